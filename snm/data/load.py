@@ -226,15 +226,15 @@ def _find_data_files(source: str | Path) -> DataFiles:
 
 def _may_be_log(file: Path) -> bool:
     """Whether a file has columns or fields, but none with the name `text`."""
-    from snm.data.formats.foreign import detect
-    from snm.data.formats.records import csv_rows, json_objects, numbered_lines
+    from snm.data.formats.foreign import READERS, detect
+    from snm.data.formats.records import csv_rows, numbered_lines
 
     with contextlib.suppress(InputError):
-        form, lines = detect(file, None), numbered_lines(file)
+        form = detect(file, None)
         if form == "csv":
-            return "text" not in next(csv_rows(file, lines, [("text",)]))[1]
-        if form == "jsonl":
-            return "text" not in next(json_objects(file, lines), ("", {"text": ""}))[1]
+            return "text" not in next(csv_rows(file, numbered_lines(file), [("text",)]))[1]
+        if (records := READERS[form].records) is not None:
+            return "text" not in next(records(file, None), ("", {"text": ""}))[1]
     return False
 
 

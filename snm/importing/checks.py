@@ -180,7 +180,7 @@ def check_format(options: ImportOptions, form: str) -> None:
         (reader.label_file, ("label_file", "test_label_file"), "a file that holds its labels",
          "--format raw, or --label-names for the texts of labels"),
         (reader.fields, ("text", "labels", "weight_column"), "points without fields",
-         "CSV or JSON lines"),
+         "CSV, JSON lines or Parquet"),
         (reader.separated, ("label_separator",), "labels that are apart already",
          "CSV or raw text"),
         (not reader.entries, ("item_separator",), "features", "lists of items"),

@@ -73,7 +73,8 @@ def import_interactions(
     before. `snm.train` takes the folder, and a run of it lists of items in place of features.
 
     Args:
-      source: CSV or JSON lines, with a user and an item a row; may be a .gz file.
+      source: CSV, JSON lines or Parquet, with a user and an item a row; CSV and JSON lines may be a
+        .gz file.
       out: folder to create; must not exist.
       user: column or field with the user.
       item: column or field with the item.

@@ -1,13 +1,13 @@
-"""The rows of a log: CSV or JSON lines with a user and an item, and perhaps a time."""
+"""The rows of a log: CSV, JSON lines or Parquet with a user and an item, and perhaps a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from snm.data.conversion.interactions import Interaction
-from snm.data.formats.foreign import detect
-from snm.data.formats.records import column_index, csv_rows, json_objects, missing, numbered_lines
+from snm.data.formats.foreign import READERS, Records, detect
+from snm.data.formats.records import column_index, csv_rows, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
 from snm.importing.log_times import Disorder, Times
@@ -33,7 +33,7 @@ def read_interactions(
     fields = (options.user, options.item) + ((options.time,) if options.time else ())
     time_of, spelled = Times(options.time, options.test_from), original_spellings(known)
     row = None
-    rows = _ROWS[_detect_form(options)](options.source, fields, None if options.time else disorder)
+    rows = _rows(options, fields, None if options.time else disorder)
     for number, (where, values) in enumerate(rows):
         row = [
             normalize_spaces(values[0]),
@@ -52,17 +52,21 @@ def read_interactions(
         raise InputError(str(options.source), "no interaction", "at least one")
 
 
-def _detect_form(options: InteractionsOptions) -> str:
-    """The format of the file, a key of `_ROWS`.
+def _rows(
+    options: InteractionsOptions, fields: tuple[str, ...], disorder: Disorder | None
+) -> _Values:
+    """The rows of the file.
 
     Raises:
       InputError: another format, or a file that cannot be read.
     """
     form = detect(options.source, None)
-    if form not in _ROWS:
-        found = f"no CSV or JSON lines ({form})"
-        raise InputError(str(options.source), found, "a user and an item a row")
-    return form
+    if form == "csv":
+        return _read_csv(options.source, fields, disorder)
+    if (records := READERS[form].records) is not None:
+        return _read_records(records, options.source, fields, disorder)
+    found = f"no CSV, JSON lines or Parquet ({form})"
+    raise InputError(str(options.source), found, "a user and an item a row")
 
 
 _Values = Iterator[tuple[str, list[str]]]
@@ -85,22 +89,21 @@ def _read_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) ->
         yield where, [row[place] for place in places]
 
 
-def _read_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+def _read_records(
+    records: Records, path: Path, fields: tuple[str, ...], disorder: Disorder | None
+) -> _Values:
     expected = "texts or numbers in the fields of --user, --item and --time"
-    name = None
-    for number, (where, found) in enumerate(json_objects(path, numbered_lines(path))):
+    columns, name = dict.fromkeys(fields, expected), None
+    if disorder is not None and (first := next(records(path, None), None)) is not None:
+        name = disorder.choose({field: str(value) for field, value in first[1].items()})
+    if name is not None:
+        columns[name] = expected
+    for where, found in records(path, columns):
         for field in fields:
             if field not in found:
                 raise InputError(where, missing(found, field)[:200], expected)
             if type(found[field]) not in (str, int, float):
                 raise InputError(where, f"{field}: {found[field]!r}"[:200], expected)
-        if disorder is not None:
-            if not number:
-                name = disorder.choose({field: str(value) for field, value in found.items()})
-            if name is not None:
-                disorder.add(str(found[fields[0]]), str(found.get(name)))
+        if disorder is not None and name is not None:
+            disorder.add(str(found[fields[0]]), str(found.get(name)))
         yield where, [str(found[field]) for field in fields]
-
-
-_ROWS: dict[str, Callable[[Path, tuple[str, ...], Disorder | None], _Values]]
-_ROWS = {"csv": _read_csv, "jsonl": _read_jsonl}

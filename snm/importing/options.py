@@ -24,11 +24,11 @@ class ImportOptions:
     seed: int = 0
     """Random seed of --test-fraction."""
     format: str = "auto"
-    """Format of the files; auto decides by the name and the first line. Others by the module that
-    the environment variable SNM_IMPORT names."""
+    """Format of the files; auto decides by the name, or how the file begins. Others by the module
+    that the environment variable SNM_IMPORT names."""
     text: tuple[str, ...] = ()
-    """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined. By
-    default `text`, or those of --like."""
+    """Fields of JSON lines, or columns of CSV or Parquet, that hold the text; several are joined.
+    By default `text`, or those of --like."""
     labels: tuple[str, ...] = ()
     """Fields or columns that hold the labels; those of several are joined, each label once. By
     default `labels`, or those of --like."""
@@ -46,7 +46,7 @@ class ImportOptions:
     """Labels of the test points of raw text."""
     label_names: Path | None = None
     """Texts of labels that are numbers, one label per line, from label 0: the numbers stay ids, and
-    the texts are the names. JSON lines, CSV or plain text; may be a .gz file."""
+    the texts are the names. JSON lines, CSV, Parquet or plain text; may be a .gz file."""
     label_name_field: str | None = None
     """Field or column of --label-names that holds the text; by default the first of --text."""
     vectorizer: Literal[

@@ -78,8 +78,8 @@ def test_a_format_of_ones_own_is_asked_for_by_name(own_module, tmp_path, capsys)
     assert (tmp_path / "out" / "labels.txt").read_text() == "fruit\nred\ntool\n"
     said = refused(capsys, *words, "tabs", "--out", tmp_path / "other")
     assert said == (
-        "--format: found 'tabs', expected one of auto, jsonl, csv, raw, fasttext, svmlight, "
-        "tabbed, or a name that the module of SNM_IMPORT adds"
+        "--format: found 'tabs', expected one of auto, jsonl, csv, parquet, raw, fasttext, "
+        "svmlight, tabbed, or a name that the module of SNM_IMPORT adds"
     )
 
 

@@ -49,6 +49,8 @@ def test_the_command_for_raw_text_of_the_repository(tmp_path, end):
     assert advice(folder).startswith(f"trn.json{end} looks like JSON lines: ")
     (folder / f"trn.json{end}").unlink()
     assert advice(folder).startswith(f"tst.json{end} looks like JSON lines: ")
+    (folder / "trn.parquet").write_bytes(b"PAR1\x15\x04")
+    assert advice(folder).startswith("trn.parquet looks like a Parquet file: bring it in with ")
 
 
 def test_training_points_come_before_test_points_and_filters(tmp_path):

@@ -337,7 +337,9 @@ def test_what_is_refused_leaves_no_folder(tmp_path, capsys, what):
 def test_other_formats_are_refused(tmp_path, capsys):
     (tmp_path / "log.svm").write_text("1 2:1\n")
     said = refused(capsys, "data", "interactions", tmp_path / "log.svm", "--out", tmp_path / "out")
-    assert said.endswith("found no CSV or JSON lines (svmlight), expected a user and an item a row")
+    assert said.endswith(
+        "found no CSV, JSON lines or Parquet (svmlight), expected a user and an item a row"
+    )
     (tmp_path / "log.jsonl").write_text('{"user": ["a"], "item": 1}\n')
     said = refused(capsys, "data", "interactions", tmp_path / "log.jsonl", "--out", tmp_path / "o")
     assert "log.jsonl:1: found user: ['a'], expected texts or numbers" in said

@@ -20,8 +20,9 @@ _FORMATS = f"{{{','.join(['auto', *READERS])}}}"
 class Import(ImportOptions):
     """Convert texts or svmlight files to a data set, in chunks that fit in memory.
 
-    JSON lines and CSV hold a text and its labels. The columns of CSV are separated by commas, or by
-    semicolons or tabs if the header has no commas, or has the columns of text and labels only so.
+    JSON lines, CSV and Parquet hold a text and its labels. The columns of CSV are separated by
+    commas, or by semicolons or tabs if the header has no commas, or has the columns of text and
+    labels only so.
     fastText lines start with `__label__NAME`. Raw text is one text per line, with the labels in a
     second file. The data set stores word counts, which training weights (TF-IDF by default). It
     also stores the vectorizer, as does each run, so that `snm predict` and
@@ -31,6 +32,7 @@ class Import(ImportOptions):
 
       snm data import articles.jsonl --out data/articles --test-fraction 0.2
       snm data import train.csv --test test.csv --out data/mine --text title body --labels tags
+      snm data import reviews.parquet --out data/reviews --labels topics
       snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
       snm data import train.fasttext.gz --out data/tags --vectorizer hashing
       snm data import names.csv --out data/names --analyzer char_wb --ngrams 2 4 --min-points 2

@@ -17,10 +17,10 @@ __all__ = ["Interactions"]
 class Interactions(InteractionsOptions):
     """Convert interactions of users with items to a data set for recommendations.
 
-    The file is CSV or JSON lines, with a user and an item a row. A point is a user: its labels are
-    the items that the user came to last, its features those before. Features and labels are the
-    same items, and `snm train` learns to predict items that the user does not have yet. An item
-    that comes again counts once. Later, `snm predict` takes lists of items.
+    The file is CSV, JSON lines or Parquet, with a user and an item a row. A point is a user: its
+    labels are the items that the user came to last, its features those before. Features and labels
+    are the same items, and `snm train` learns to predict items that the user does not have yet. An
+    item that comes again counts once. Later, `snm predict` takes lists of items.
 
     For example:
 

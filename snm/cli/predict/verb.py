@@ -34,9 +34,10 @@ class Predict:
     """Write the best labels of each point of a file; the file may be larger than memory.
 
     INPUT holds features or, where the run was trained on `snm data import`, texts: CSV, JSON lines,
-    or one text a line. The format is detected from its name and first line. Columns other than
-    the text's are passed on. A point without a known feature or word gets no labels, and is marked
-    as unknown; `snm evaluate` takes the labels with the highest biases as its predictions.
+    Parquet, or one text a line. The format is detected from its name and how it begins. Columns
+    other than the text's are passed on. A point without a known feature or word gets no labels, and
+    is marked as unknown; `snm evaluate` takes the labels with the highest biases as its
+    predictions.
 
     For example:
 
@@ -55,8 +56,8 @@ class Predict:
     """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address of one in a store
     (gs://bucket/runs/a) or on the Hugging Face Hub (hf://owner/name)."""
     input: Annotated[Positional[Path | None], arg(metavar="INPUT")] = None
-    """Points: CSV, JSON lines, text (also .gz); features in the repository's text form, SciPy .npz
-    or dense .npy. `-` is standard input."""
+    """Points: CSV, JSON lines, text (also .gz), Parquet; features in the repository's text form,
+    SciPy .npz or dense .npy. `-` is standard input."""
     text: tuple[str, ...] = ()
     """Texts to label, instead of INPUT."""
     out: Path | None = None
@@ -78,10 +79,10 @@ class Predict:
     need --out, and a name that does not end in .gz: the number of points, in the first line, is
     written last."""
     input_format: Literal["auto", InputForm] = "auto"
-    """What INPUT holds: one text a line, CSV, JSON lines, or features; auto finds out."""
+    """What INPUT holds: one text a line, CSV, JSON lines, Parquet, or features; auto finds out."""
     columns: tuple[str, ...] = ()
-    """Columns of CSV, or fields of JSON lines, that hold the text; several are joined. By default
-    those that the run was trained on, or `text`."""
+    """Columns of CSV or Parquet, or fields of JSON lines, that hold the text; several are joined.
+    By default those that the run was trained on, or `text`."""
 
     probabilities: bool = False
     """Add to each label the probability that it is right; with --format sparse, in place of the

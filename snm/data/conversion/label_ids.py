@@ -11,7 +11,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import csr_of_ones, row_starts
-from snm.data.formats.foreign import SEPARATORS, Row
+from snm.data.formats.foreign import Row
+from snm.data.formats.record_fields import SEPARATORS
 from snm.data.names import original_spellings
 
 __all__ = ["LabelIds"]

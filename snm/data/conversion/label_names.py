@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.foreign import Row, detect
-from snm.data.formats.records import column_index, csv_rows, get_field, json_objects, numbered_lines
+from snm.data.formats.foreign import READERS, Row, detect
+from snm.data.formats.records import column_index, csv_rows, get_field, numbered_lines
 from snm.data.names import normalize_name
 from snm.errors import InputError
 
@@ -43,9 +43,9 @@ def read_label_names(
     appended to a text that is empty or that an earlier label has: `Candle (12)`.
 
     Args:
-      path: JSON lines, CSV, or plain text with one label per line; `.gz` is unpacked. Empty lines
-        count as labels in plain text only.
-      field: the field of JSON lines, or column of CSV, with the text of a label; None is
+      path: JSON lines, CSV, Parquet, or plain text with one label per line; `.gz` is unpacked.
+        Empty lines count as labels in plain text only.
+      field: the field of JSON lines, or column of CSV or Parquet, with the text of a label; None is
         `default_field`.
       default_field: the field if none is given.
       on_progress: called with the number of labels read so far.
@@ -72,8 +72,8 @@ def read_label_names(
 def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
     """The text of each label."""
     form, name = detect(path, label_file=path), field or default_field
-    if form == "jsonl":
-        for where, record in json_objects(path, numbered_lines(path)):
+    if (records := READERS[form].records) is not None:
+        for where, record in records(path, {name: f"the column of {_FLAG}"}):
             yield get_field(where, record, name, f"a text in {name!r} (see {_FLAG})")
     elif form == "csv":
         rows = csv_rows(path, numbered_lines(path), [(name,)])
@@ -81,7 +81,7 @@ def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
         for _, row in rows:
             yield row[column]
     elif field is not None:
-        raise InputError(_FLAG, f"{path}, a file without fields", "JSON lines or CSV")
+        raise InputError(_FLAG, f"{path}, a file without fields", "CSV, JSON lines or Parquet")
     else:
         for _, line in numbered_lines(path):
             yield line

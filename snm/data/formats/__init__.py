@@ -6,6 +6,7 @@ Formats that training reads:
 - `binary`: SciPy `.npz` and dense `.npy`.
 - `feature_files`: `iter_features` streams the features of a file of any of these.
 - `line_files`: label names, weights and label filters, one a line.
+- `records`, `parquet`: lines, rows of CSV, and records of JSON lines and Parquet.
 - `gzipped`: opens plain and gzipped files.
 
 Formats that `snm data import` converts (`foreign`): `READERS` is the table, name -> `Reader`.

@@ -6,22 +6,23 @@ NumPy until a reader needs it, so that the command line can list the formats che
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
-import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snm.data.formats.label_lists import parse_list
+from snm.data.formats.parquet import MAGIC, read_parquet
+from snm.data.formats.record_fields import read_labels, read_text, read_weight, to_weight
 from snm.data.formats.records import (
     column_index,
     csv_rows,
-    get_text,
     json_objects,
-    missing,
     numbered_lines,
     parse_number,
 )
@@ -35,20 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READERS",
-    "SEPARATORS",
     "ReadOptions",
     "Reader",
     "Row",
     "detect",
     "read_rows",
     "recognize",
-    "recognize_name",
+    "recognize_file",
 ]
 
-SEPARATORS = ";|,"
-"""Usual separators of labels; a text that contains one is not accepted as a single label."""
 _LABEL_PREFIX = "__label__"
-_LARGEST_WEIGHT = 3e38  # below the largest float32
 _ENTRY = re.compile(r"(\d{1,16}):(\S+)")
 
 
@@ -108,6 +105,10 @@ class ReadOptions:
 
 _DEFAULT_OPTIONS = ReadOptions()
 
+Records = Callable[[Path, Mapping[str, str] | None], Iterator[tuple[str, dict[str, Any]]]]
+"""Yields the place, for messages, and the values by name of the points of a file, given the columns
+that are wanted and what is expected of each (for messages); None stands for all."""
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -118,6 +119,8 @@ class Reader:
       suffixes: suffixes of lower-case file names, without `.gz`, by which `detect` recognises it.
       matches: whether a first line looks like this format; tried by `detect` in table order.
       entries: whether rows hold `entries` instead of `text`.
+      records: reads points as values by name; None if the format has no such points.
+      magic: bytes with which a file begins that is no text; `detect` looks at them first.
       fields: whether `ReadOptions.text` and `weight` name fields of its points.
       separated: whether `ReadOptions.label_separator` separates its labels.
       label_lists: whether it heeds `ReadOptions.label_lists`.
@@ -129,6 +132,8 @@ class Reader:
     suffixes: tuple[str, ...] = ()
     matches: Callable[[str], bool] = lambda line: False
     entries: bool = False
+    records: Records | None = None
+    magic: bytes | None = None
     fields: bool = False
     separated: bool = False
     label_lists: bool = False
@@ -137,15 +142,21 @@ class Reader:
 
 
 def recognize(path: Path, first: str) -> str | None:
-    """The format that a file has by its suffix, or by its first line; None if it is none."""
-    return recognize_name(path) or _by_line(first)
+    """The format that a file has by its bytes, suffix or first line; None if it is none."""
+    return recognize_file(path) or _by_line(first)
 
 
-def recognize_name(path: Path) -> str | None:
-    """The format that a file has by its suffix; None if it is none."""
+def recognize_file(path: Path) -> str | None:
+    """The format that a file has by its first bytes, or by its suffix; None if it is none."""
+    start = b""
+    with contextlib.suppress(OSError):  # the reader reports it
+        if path.is_file():  # and no pipe, which can be read once
+            with path.open("rb") as stream:
+                start = stream.read(max(len(reader.magic or b"") for reader in READERS.values()))
     file_name = path.name.removesuffix(".gz").lower()
-    names = (name for name, reader in READERS.items() if file_name.endswith(reader.suffixes))
-    return next(names, None)
+    by_start = (name for name, one in READERS.items() if one.magic and start.startswith(one.magic))
+    by_suffix = (name for name, one in READERS.items() if file_name.endswith(one.suffixes))
+    return next(itertools.chain(by_start, by_suffix), None)
 
 
 def _by_line(first: str) -> str | None:
@@ -153,12 +164,12 @@ def _by_line(first: str) -> str | None:
 
 
 def detect(path: Path, label_file: Path | None) -> str:
-    """Names the format of a file: by its suffix, then by its first line.
+    """Names the format of a file: by its first bytes, its suffix, or its first line.
 
     Raises:
       InputError: neither identifies a format, and there is no label file (which only raw text has).
     """
-    if (name := recognize_name(path)) is not None:
+    if (name := recognize_file(path)) is not None:
         return name
     first = next(numbered_lines(path), (1, ""))[1]
     if (name := _by_line(first)) is not None:
@@ -192,82 +203,28 @@ def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) ->
         raise InputError(str(path), READERS[form].nothing, "at least one point")
 
 
-def _weight(where: str, field: str, value: object) -> float:
-    """The weight that a field says.
-
-    Raises:
-      InputError: no finite number of at least 0.
-    """
-    number = parse_number(str(value)) if type(value) in (str, int, float) else math.nan
-    if not 0 <= number <= _LARGEST_WEIGHT:
-        expected = "a finite number of at least 0 (see --weight-column)"
-        raise InputError(where, f"{field}: {ascii(value)[:40]}", expected)
-    return number
-
-
-def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
-    for where, record in json_objects(path, numbered_lines(path)):
-        parts = [_text(where, record, field, options) for field in options.text]
-        names: list[Any] = []
-        for field in options.labels:
-            names += _labels(where, record, field)
+def _of_records(records: Records, path: Path, options: ReadOptions) -> Iterator[Row]:
+    columns = dict.fromkeys(options.text, "the text's column, named with --text COLUMN")
+    columns |= dict.fromkeys(options.labels, "the labels' column, named with --labels COLUMN")
+    if options.weight is not None:
+        columns[options.weight] = "the weights' column, named with --weight-column COLUMN"
+    for where, record in records(path, columns):
+        parts = [read_text(where, record, name, options.item_separator) for name in options.text]
+        names = itertools.chain.from_iterable(
+            read_labels(where, record, field) for field in options.labels
+        )
+        labels = tuple(map(str, names))
         weight = 1.0
         if options.weight is not None:
-            if options.weight not in record:
-                expected = f"a weight in {options.weight!r} (see --weight-column)"
-                raise InputError(where, missing(record, options.weight)[:200], expected)
-            weight = _weight(where, options.weight, record[options.weight])
-        yield Row(where, options.join_texts(parts), None, tuple(map(str, names)), weight)
+            weight = read_weight(where, record, options.weight)
+        yield Row(where, options.join_texts(parts), None, labels, weight)
 
 
-def _text(where: str, record: dict[str, Any], field: str, options: ReadOptions) -> str:
-    expected = "the text's field, named with --text FIELD"
-    if field in record:
-        expected = f"a text in {field!r} (see --text)"
-    if isinstance(record.get(field), list):
-        expected += ", or --same-items for lists of items"
-    return get_text(where, record, field, options.item_separator, expected)
-
-
-def _labels(where: str, record: dict[str, Any], field: str) -> list[Any]:
-    """The labels in a field of an object: a list or a single label; `null` is no label.
-
-    Raises:
-      InputError: the field is missing or has another type.
-    """
-    if field not in record:
-        expected = "the labels' field, named with --labels FIELD"
-        raise InputError(where, missing(record, field)[:200], expected)
-    value, shown = record[field], json.dumps(field, ensure_ascii=False)
-    if isinstance(value, str) and (marks := set(SEPARATORS) & set(value)):
-        parts = parse_list(value) or [part.strip() for part in re.split(f"[{SEPARATORS}]", value)]
-        parts = list(filter(None, parts))
-        parts = parts if len(parts) > 1 else ["a", "b"]
-        several, one = (json.dumps(names, ensure_ascii=False) for names in (parts, [value]))
-        expected = f"a list: {several} for several labels, {one} for one"
-        if len(expected) > _MAX_EXAMPLE:
-            expected = f'a list such as {shown}: ["a", "b"]'
-        mark = next(mark for mark in value if mark in marks)
-        raise InputError(where, f"a text with {mark!r} in {shown}", expected)
-    names = value if isinstance(value, list) else [] if value is None else [value]
-    for name in names:
-        if type(name) not in (str, int):
-            place = f"the list {shown}" if isinstance(value, list) else shown
-            expected = f'{shown}: ["a", "b"], or whole numbers such as [3, 17]'
-            raise InputError(where, f"{_kind(name)} in {place}", expected)
-    return names
-
-
-_MAX_EXAMPLE = 120  # characters of an example in a message
-
-
-def _kind(value: object) -> str:
-    """The kind of a JSON value, for messages."""
-    if isinstance(value, float):
-        return f"{value!r}, a decimal number,"
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "an object"
-    return json.dumps(value)  # true, false or null
+def _json_lines(
+    path: Path, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of JSON lines, of which each says for itself which fields it has."""
+    return json_objects(path, numbered_lines(path))
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -287,7 +244,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         spellings: list[str] = []
         for field, index in labels:
             spellings += _split_cell(where, field, row[index], options)
-        weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
+        weight = 1.0 if weights is None else to_weight(where, header[weights], row[weights])
         yield Row(where, text, None, tuple(spellings), weight)
 
 
@@ -368,7 +325,8 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
 
 READERS: dict[str, Reader] = {
     "jsonl": Reader(
-        _jsonl,
+        functools.partial(_of_records, _json_lines),
+        records=_json_lines,
         suffixes=(".jsonl", ".json"),
         matches=lambda line: line.lstrip().startswith("{") and _LABEL_PREFIX not in line,
         fields=True,
@@ -380,6 +338,14 @@ READERS: dict[str, Reader] = {
         separated=True,
         label_lists=True,
         nothing="no row after the header",
+    ),
+    "parquet": Reader(
+        functools.partial(_of_records, read_parquet),
+        records=read_parquet,
+        magic=MAGIC,
+        suffixes=(".parquet",),
+        fields=True,
+        nothing="no row",
     ),
     "raw": Reader(_raw, separated=True, label_file=True),
     "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),

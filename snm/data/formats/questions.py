@@ -1,4 +1,4 @@
-"""Reads points to label from text, CSV, JSON lines or a file of features, and detects which."""
+"""Reads points to label: text, CSV, JSON lines, Parquet or a file of features; detects which."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from snm.data.formats.foreign import recognize, recognize_name
+from snm.data.formats.foreign import recognize, recognize_file
+from snm.data.formats.parquet import read_parquet
 from snm.data.formats.records import (
+    STDIN,
     column_index,
     csv_rows,
     detect_delimiter,
@@ -25,7 +27,7 @@ from snm.errors import InputError
 
 __all__ = ["InputForm", "Question", "read_questions"]
 
-InputForm = Literal["text", "csv", "jsonl", "sparse"]
+InputForm = Literal["text", "csv", "jsonl", "parquet", "sparse"]
 
 _TEXT = ("text",)
 
@@ -87,9 +89,9 @@ def read_questions(
     )
     explicit, text = form != "auto", ""
     if form == "auto":
-        form = _form_from_name(path)
+        form = _form_from_file(path)
     lines: Iterator[tuple[int, str]] = iter(())
-    if form != "sparse" or path.suffix.lower() not in (".npz", ".npy"):
+    if form != "parquet" and (form != "sparse" or path.suffix.lower() not in (".npz", ".npy")):
         lines = numbered_lines(path)
         first = next(lines, None)
         lines = itertools.chain([] if first is None else [first], lines)
@@ -98,7 +100,8 @@ def read_questions(
             form = _form_from_line(path, text, column_choices, num_features, of_texts)
     if columns and form in ("text", "sparse"):
         if explicit or form == "sparse":
-            raise InputError("--columns", f"{form} in {display_name(path)}", "CSV or JSON lines")
+            found = f"{form} in {display_name(path)}"
+            raise InputError("--columns", found, "CSV, JSON lines or Parquet")
         form = "csv"  # its reader names the missing column
     if form != "sparse" and not of_texts:
         return Questions(form)  # the caller rejects it
@@ -107,8 +110,8 @@ def read_questions(
         description = f"{' and '.join(map(repr, trained_on))}, as the run was trained on"
     if form == "csv":
         return _read_csv(path, lines, column_choices, description, item_separator or " ")
-    if form == "jsonl":
-        return _read_json_lines(path, lines, column_choices, description, item_separator)
+    if form in ("jsonl", "parquet"):
+        return _read_records(path, form, lines, column_choices, description, item_separator)
     if form == "text":
         message = f"{display_name(path)}: one text a line"
         like = None if explicit else recognize(path, text)
@@ -124,10 +127,10 @@ def read_questions(
     return Questions("sparse", lines=lines)
 
 
-def _form_from_name(path: Path) -> InputForm | Literal["auto"]:
+def _form_from_file(path: Path) -> InputForm | Literal["auto"]:
     if path.name.removesuffix(".gz").lower().endswith((".npz", ".npy")):
         return "sparse"
-    name = recognize_name(path)
+    name = recognize_file(path)
     return next((form for form in get_args(InputForm) if form == name), "auto")
 
 
@@ -195,23 +198,30 @@ def _read_csv(
     return Questions("csv", _describe(path, "CSV", chosen, others), read())
 
 
-def _read_json_lines(
+def _read_records(
     path: Path,
+    form: Literal["jsonl", "parquet"],
     lines: Iterable[tuple[int, str]],
     column_choices: list[tuple[str, ...]],
     description: str,
     item_separator: str | None,
 ) -> Questions:
-    rows = json_objects(path, lines)
+    if form == "parquet":
+        if path == STDIN:
+            expected = "the name of a file: Parquet is read from its end"
+            raise InputError(display_name(path), "Parquet", expected)
+        title, kind, rows = "Parquet", "a row", read_parquet(path)
+    else:
+        title, kind, rows = "JSON lines", "an object", json_objects(path, lines)
     first = next(rows, None)
     if first is None:
-        return Questions("jsonl")
+        return Questions(form)
     chosen = _choose_columns(column_choices, first[1])
 
     def question(where: str, record: dict[str, Any]) -> Question:
         texts = []
         for name in chosen:
-            expected = f"an object with {description} (see --columns)"
+            expected = f"{kind} with {description} (see --columns)"
             if name in record:
                 expected = f"a text in {name!r} (see --columns)"
             texts.append(get_text(where, record, name, item_separator, expected))
@@ -222,7 +232,7 @@ def _read_json_lines(
     rest = (question(where, record) for where, record in rows)
     others = first_question.fields
     return Questions(
-        "jsonl",
-        _describe(path, "JSON lines", chosen, others),
+        form,
+        _describe(path, title, chosen, others),
         itertools.chain([first_question], rest),
     )

@@ -30,10 +30,12 @@ from snm.text import counted
 __all__ = [
     "MAX_IDS",
     "NUMBER",
+    "STDIN",
     "column_index",
     "csv_rows",
     "detect_delimiter",
     "display_name",
+    "find_column",
     "get_field",
     "get_text",
     "json_objects",
@@ -43,7 +45,7 @@ __all__ = [
     "repeated_key",
 ]
 
-_STDIN = Path("-")
+STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
@@ -71,7 +73,7 @@ def parse_number(text: str) -> float:
 
 def display_name(path: Path) -> str:
     """The name of a file in messages."""
-    return "standard input" if path == _STDIN else str(path)
+    return "standard input" if path == STDIN else str(path)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -81,10 +83,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
       InputError: a file that cannot be read, a line of over 16 MiB, a NUL byte, or bytes that are
         not UTF-8.
     """
-    if path == _STDIN and sys.stdin is None:
+    if path == STDIN and sys.stdin is None:
         raise InputError(display_name(path), "closed", "points to label")
     try:
-        with sys.stdin.buffer if path == _STDIN else open_bytes(path) as stream:
+        with sys.stdin.buffer if path == STDIN else open_bytes(path) as stream:
             lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
             for number, line in enumerate(lines, 1):
                 if len(line) > LONGEST_LINE:
@@ -283,7 +285,7 @@ def csv_rows(
 
 
 def column_index(path: Path, field: str, header: Sequence[str], expected: str) -> int:
-    """The index of the column with a name.
+    """The index of the column of CSV with a name.
 
     Args:
       path: the file, for messages.
@@ -294,23 +296,33 @@ def column_index(path: Path, field: str, header: Sequence[str], expected: str) -
     Raises:
       InputError: no column has the name, or two have.
     """
-    if field not in header:
-        raise _no_column(path, field, header, expected)
-    if header.count(field) > 1:
-        expected = "a name of its own for each column"
-        raise InputError(f"{display_name(path)}:1", f"column {field!r} twice", expected)
-    return header.index(field)
-
-
-def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> InputError:
-    """The error of a missing column, with a hint if the header seems to have another delimiter."""
-    found = f"no column {field!r} among {', '.join(header[:8])}"
-    if similar := [name for name in header if name.strip().lower() == field.lower()]:
-        expected += f": names must agree in case and spaces, as {similar[0]!r} does not"
-    elif len(header) == 1 and any(mark in header[0] for mark in ",;|"):
+    if len(header) == 1 and any(mark in header[0] for mark in ",;|"):
         delimiters = "tabs" if _is_tsv(path) else "commas, semicolons or tabs"
         expected = f"columns separated by {delimiters}: this header has one column"
-    return InputError(f"{display_name(path)}:1", found, expected)
+    return find_column(f"{display_name(path)}:1", field, header, expected)
+
+
+def find_column(where: str, field: str, names: Sequence[str], expected: str) -> int:
+    """The index of the column with a name.
+
+    Args:
+      where: the file and perhaps its line, for messages.
+      field: the name.
+      names: those of all columns.
+      expected: what is expected if the column is missing, for messages.
+
+    Raises:
+      InputError: no column has the name, or two have.
+    """
+    if field not in names:
+        if similar := [name for name in names if name.strip().lower() == field.lower()]:
+            expected += f": names must agree in case and spaces, as {similar[0]!r} does not"
+        found = f"no column {field!r} among {', '.join(names[:8])}"
+        raise InputError(where, found, expected)
+    if names.count(field) > 1:
+        expected = "a name of its own for each column"
+        raise InputError(where, f"column {field!r} twice", expected)
+    return names.index(field)
 
 
 def detect_delimiter(path: Path, header: str, wanted: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import datetime
 import gzip
 import io
 import json
@@ -13,6 +14,8 @@ from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tiny
 from cli.text_runs import TEXTS
@@ -114,6 +117,42 @@ def test_standard_input(run, tmp_path, capsys, monkeypatch, form):
     assert said.startswith(f"snm: {begins}")
 
 
+def test_parquet_is_answered_as_json_lines_are(run, tmp_path, capsys, monkeypatch):
+    rows = [
+        {"id": n, "title": "x", "text": text, "tags": ["a"], "of": {"n": None}}
+        for n, text in enumerate(TEXTS)
+    ]
+    lines, path = tmp_path / "a.jsonl", tmp_path / "a.parquet"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, path)
+    expected, said = answers(capsys, run, lines)
+    assert answers(capsys, run, path) == (
+        expected,
+        said.replace(f"{lines}: JSON lines", f"{path}: Parquet"),
+    )
+    path = path.rename(tmp_path / "rows")  # the first bytes are enough
+    assert answers(capsys, run, path)[0] == expected
+    others = {
+        "when": pa.array(
+            [datetime.datetime(2026, 5, 1, 12)] * len(TEXTS), pa.timestamp("ns", "UTC")
+        ),
+        "image": pa.array([b"\xff"] * len(TEXTS)),
+    }
+    for name, column in others.items():
+        table = table.append_column(name, column)
+    pq.write_table(table, path)
+    found, said = answers(capsys, run, path)
+    assert found[0]["fields"] == {**expected[0]["fields"], "when": "2026-05-01T12:00:00+00:00"}
+    assert said.splitlines()[0].endswith("passed on: 'id', 'tags', 'of', 'when'")
+    pq.write_table(table.select(["title"]), path)
+    said = refused(capsys, "predict", run, path)
+    assert said.startswith(f"{path}: row 1: found no 'text' among 'title', expected a row with ")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    said = refused(capsys, "predict", run, "-", "--input-format", "parquet")
+    assert said.startswith("standard input: found Parquet, expected the name of a file")
+
+
 def test_columns_that_are_named(run, tmp_path, capsys):
     path = tmp_path / "a.csv"
     path.write_text('head,body\nword03,"word21\nword07"\n')
@@ -197,7 +236,7 @@ def test_columns_are_never_taken_for_texts(run, tmp_path, capsys):
     )
     asked = ("predict", run, path, "--columns", "text")
     said = refused(capsys, *asked, "--input-format", "text")
-    assert said == f"--columns: found text in {path}, expected CSV or JSON lines"
+    assert said == f"--columns: found text in {path}, expected CSV, JSON lines or Parquet"
     said = refused(capsys, "predict", run, "--columns", "text", "--text", "word03")
     assert said.startswith("--columns: found --text, expected INPUT")
     said = refused(capsys, "predict", run, "--input-format", "csv", "--text", "word03")

@@ -193,7 +193,7 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.svm", "1 2:1 2:2\n", [], "a.svm:1: found a feature twice"),
         ("a.svm", "1 2:x\n", [], "a.svm:1: found '2:x', expected a finite number after the colon"),
         ("a.svm", "1 2:nan\n", [], "a.svm:1: found '2:nan', expected a finite number after"),
-        ("a.txt", "only words\n", [], "--format, one of jsonl, csv, raw"),
+        ("a.txt", "only words\n", [], "--format, one of jsonl, csv, parquet, raw"),
         ("a.txt", "only words\n", ["--format=fasttext"], "a.txt:1: found a line without __label__"),
         ("a.txt", "only words\n", ["--format=raw"], "--label-file: found none"),
         ("a.jsonl", '{"text": "xx", "labels": []}\n', [], "a.jsonl: found no label"),

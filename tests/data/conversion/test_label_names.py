@@ -164,7 +164,7 @@ def test_a_label_that_is_no_number_of_a_name(tmp_path, capsys, label, shown):
         ("lbl.json", '{"title"\n', [], "lbl.json:1: found no JSON"),
         ("lbl.json", "", [], "lbl.json: found no label, expected the text of one label per line"),
         ("lbl.csv", "uid\n1\n", [], "lbl.csv:1: found no column 'title' among uid, expected the"),
-        ("Y.txt", "a\n", ["--label-name-field=x"], "a file without fields, expected JSON lines or"),
+        ("Y.txt", "a\n", ["--label-name-field=x"], "a file without fields, expected CSV, JSON"),
         ("Y.txt.gz", "a\n", [], "Y.txt.gz: found damaged gzip data"),
         ("none", None, [], "none: found no such file, expected the texts of labels"),
         (None, None, ["--label-name-field=x"], "--label-name-field: found no --label-names"),

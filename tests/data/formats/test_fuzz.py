@@ -11,6 +11,8 @@ import json
 import zipfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tiny
 from data.formats.bounded_reads import bounded, outcome
@@ -24,6 +26,7 @@ from snm.config.settings import Config, config_text, read_config
 from snm.data import cache
 from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.line_files import read_filter, read_names
+from snm.data.formats.parquet import read_parquet
 from snm.data.formats.repository_text.reader import read_text
 from snm.data.load import load
 from snm.data.weighting import Weighting
@@ -205,6 +208,19 @@ def fuzz_words(folder, edits, packed):
             assert found.min(initial=0) >= 0 and (found < [30, 20]).all()
 
 
+def fuzz_parquet(folder, edits, small):
+    path = folder / "points.parquet"
+    rows = [{"text": f"word{i}", "labels": ["a", f"b{i}"], "n": 0.5 * i} for i in range(40)]
+    if not path.exists():
+        pq.write_table(pa.Table.from_pylist(rows), folder / "whole", row_group_size=7)
+    path.write_bytes(edited((folder / "whole").read_bytes(), edits))
+    columns = {"text": "the text"} if small else None
+    found = outcome(lambda: list(read_parquet(path, columns)))
+    if not isinstance(found, InputError):
+        for number, (where, record) in enumerate(found, 1):
+            assert where == f"{path}: row {number}" and isinstance(record, dict)
+
+
 # -- our own files ---------------------------------------------------------------------------
 
 
@@ -304,6 +320,7 @@ FUZZERS = {
     "packed text": (fuzz_packed, {}),
     "npz": (fuzz_npz, dict(compressed=st.booleans(), inside=st.booleans())),
     "npy": (fuzz_npy, {}),
+    "parquet": (fuzz_parquet, dict(small=st.booleans())),
     "names and filters": (fuzz_words, dict(packed=st.booleans())),
     "config": (fuzz_config, {}),
     "run.json": (fuzz_json, {}),

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from snm.data.formats.foreign import detect, read_rows
+from snm.data.formats.foreign import ReadOptions, detect, read_rows
 from snm.data.formats.questions import read_questions
 from snm.errors import InputError
 
@@ -27,11 +27,6 @@ def zipped(name, seconds=0):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        # The first bytes of a file that pyarrow writes.
-        (
-            b"PAR1\x15\x04\x15\x16\x15\x1aL\x15",
-            "a Parquet file, expected JSON lines: `pandas.read_p",
-        ),
         (b"ARROW1\0\0\xff\xff\xff\xff", "an Arrow file, expected JSON lines: `pandas.read_f"),
         (zipped("[Content_Types].xml"), "an Office file, expected CSV in UTF-8"),
         (zipped("docProps/app.xml"), "an Office file, expected CSV in UTF-8"),
@@ -45,7 +40,6 @@ def zipped(name, seconds=0):
         (b"\x28\xb5\x2f\xfd\x04\x58", "Zstandard data, expected the text in it"),
     ],
     ids=[
-        "parquet",
         "arrow",
         "xlsx",
         "openpyxl",
@@ -67,6 +61,16 @@ def test_a_file_of_another_program_is_told(tmp_path, suffix, content, said):
     with pytest.raises(InputError) as error:
         list(read_questions(path, num_features=3, of_texts=True).texts)
     assert str(error.value).startswith(f"{path}: found {said}")
+
+
+def test_parquet_is_told_where_only_text_is_read(tmp_path):
+    path = tmp_path / "points.txt"
+    path.write_bytes(b"PAR1\x15\x04\x15\x16\x15\x1aL\x15")  # as pyarrow begins one
+    for form in ("raw", "csv"):
+        with pytest.raises(InputError) as error:
+            list(read_rows(path, form, ReadOptions(label_file=path)))
+        expected = "found a Parquet file, expected JSON lines: `pandas.read_parquet(FILE)"
+        assert str(error.value).startswith(f"{path}: {expected}")
 
 
 def test_a_file_that_is_packed_twice_is_told(tmp_path):
