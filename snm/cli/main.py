@@ -132,29 +132,43 @@ def with_local_copies(command: Any) -> Any:
     """
     copies = {}
     for field, _, marks in fields_with_marks(type(command)):
-        name, value = field.name, getattr(command, field.name)
-        is_path = isinstance(value, Path)
+        given = getattr(command, field.name)
         place = next((mark for mark in marks if isinstance(mark, Place)), None)
-        if not (is_path or place) or (place is Place.RUN and is_hub_address(str(value))):
-            continue
-        if (address := Address.of(value)) is None:
-            if is_path:
-                check_reachable(value)
-                if place is Place.RUN and not value.exists():  # before its verb says it loads it
-                    expected = "the folder of a run (`snm train`)"
-                    raise InputError(str(value), "no such folder", expected)
-        elif place in (Place.FOLDER, Place.RUN):
-            from snm.stores.copies import local_copy
-            from snm.system.terminal import waiting
-
-            with waiting(f"copying {address}"):
-                copies[name] = type(value)(local_copy(value))
-        elif place is None:
-            where, found = flag_of(name), f"the address {address}"
-            if where not in table.options(type(command)):
-                where, found = str(address), "an address of a store"
-            raise InputError(where, found, "a path of this machine")
+        if isinstance(given, tuple):
+            for value in given:
+                _local(command, field.name, value, None)
+        elif (local := _local(command, field.name, given, place)) is not given:
+            copies[field.name] = local
     return dataclasses.replace(command, **copies)
+
+
+def _local(command: Any, name: str, value: Any, place: Place | None) -> Any:
+    """The value of a field, or the path of the copy if it is the address of a folder.
+
+    Raises:
+      InputError: as `with_local_copies`.
+    """
+    is_path = isinstance(value, Path)
+    if not (is_path or place) or (place is Place.RUN and is_hub_address(str(value))):
+        return value
+    if (address := Address.of(value)) is None:
+        if is_path:
+            check_reachable(value)
+            if place is Place.RUN and not value.exists():  # before its verb says it loads it
+                expected = "the folder of a run (`snm train`)"
+                raise InputError(str(value), "no such folder", expected)
+    elif place in (Place.FOLDER, Place.RUN):
+        from snm.stores.copies import local_copy
+        from snm.system.terminal import waiting
+
+        with waiting(f"copying {address}"):
+            return type(value)(local_copy(value))
+    elif place is None:
+        where, found = flag_of(name), f"the address {address}"
+        if where not in table.options(type(command)):
+            where, found = str(address), "an address of a store"
+        raise InputError(where, found, "a path of this machine")
+    return value
 
 
 @dataclasses.dataclass

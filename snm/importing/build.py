@@ -12,7 +12,7 @@ from snm.data.conversion.passes import frequent_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.features import make_features
-from snm.importing.options import ImportOptions
+from snm.importing.options import ImportOptions, shown
 from snm.importing.rows import Reading, Rows
 from snm.system.files.atomic import atomic_folder
 from snm.system.terminal import counters
@@ -82,7 +82,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         if known is None:
             known = () if names is None else tuple(names.names)
         source = convert.Source(
-            name=str(options.source),
+            name=shown(options.source),
             files=rows.by_part(kept),
             part_of=rows.part_of,
             transform=features.transform,
@@ -131,4 +131,4 @@ def _refuse_new_labels(options: ImportOptions, counts: convert.Counts, *, separa
         return
     if separated and (mark := counts.common_separator) is not None:
         expected += f"; if {mark!r} separates labels, --label-separator {mark!r}"
-    raise InputError(str(options.source), found, expected)
+    raise InputError(shown(options.source), found, expected)

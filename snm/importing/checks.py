@@ -12,7 +12,7 @@ from snm.data.formats.foreign import READERS
 from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
 from snm.importing.log_times import A_TIME, parse_time
-from snm.importing.options import ImportOptions, InteractionsOptions
+from snm.importing.options import ImportOptions, InteractionsOptions, shown
 from snm.system.files.checks import check_is_file, check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
@@ -48,6 +48,7 @@ def check_interactions(options: InteractionsOptions) -> None:
     Raises:
       InputError: options that cannot be used, or not together.
     """
+    _check_given(options)
     _check_draws(options)
     if not 0 < options.label_share < 1:
         raise InputError("--label-share", f"{options.label_share}", "above 0, below 1")
@@ -114,18 +115,26 @@ def _check_draws(options: ImportOptions | InteractionsOptions) -> None:
         raise InputError("--seed", f"{options.seed}", "0 or more")
 
 
+def _check_given(options: ImportOptions | InteractionsOptions) -> None:
+    """Refuses a command without a file."""
+    if not options.source:
+        expected = "one or more, ahead of the options, which may take several values"
+        raise InputError("FILE", "none", expected)
+
+
 def _check_files(options: ImportOptions) -> None:
     """Refuses files that cannot be read or written, or not together."""
-    of_points = (options.source, options.test, options.label_file, options.test_label_file)
+    _check_given(options)
+    of_points = (*options.source, *options.test, options.label_file, options.test_label_file)
     for path in (*of_points, options.label_names):
         if path is not None:
             expected = "a file of points" if path in of_points else "the texts of labels"
             check_is_file(path, expected)
     if options.label_name_field is not None and options.label_names is None:
         raise InputError("--label-name-field", "no --label-names", "the file that has it")
-    if options.test_fraction and options.test is not None:
+    if options.test_fraction and options.test:
         raise InputError("--test-fraction", "--test as well", "one of the two")
-    if options.test_label_file is not None and options.test is None:
+    if options.test_label_file is not None and not options.test:
         raise InputError("--test-label-file", "no --test", "the test points that it labels")
 
 
@@ -173,7 +182,12 @@ def check_format(options: ImportOptions, form: str) -> None:
       InputError: an option that would be ignored, or test points without their label file.
     """
     reader = READERS[form]
-    if reader.label_file and options.test is not None and options.test_label_file is None:
+    for files in (options.source, options.test):
+        if reader.label_file and len(files) > 1:
+            found = f"{len(files):,} files of texts ({form})"
+            expected = "one, which `cat` makes of several, and one of labels"
+            raise InputError(shown(files), found, expected)
+    if reader.label_file and options.test and options.test_label_file is None:
         expected = "a file with the labels of --test, one line a text"
         raise InputError("--test-label-file", "none", expected)
     for used, names, found, expected in (

@@ -25,7 +25,7 @@ from snm.importing.ids import read_like
 from snm.importing.log_rows import read_interactions
 from snm.importing.log_times import Disorder, parse_time
 from snm.importing.next_steps import next_in_known_ids
-from snm.importing.options import InteractionsOptions
+from snm.importing.options import InteractionsOptions, shown
 from snm.system.files import disk
 from snm.system.files.atomic import atomic_folder
 from snm.text import counted
@@ -52,7 +52,7 @@ class ImportedLog(NamedTuple):
 
 
 def import_interactions(
-    source: str | Path,
+    source: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
     user: str = "user",
@@ -74,7 +74,7 @@ def import_interactions(
 
     Args:
       source: CSV, JSON lines or Parquet, with a user and an item a row; CSV and JSON lines may be a
-        .gz file.
+        .gz file. Several files are read as one, in their order.
       out: folder to create; must not exist.
       user: column or field with the user.
       item: column or field with the item.
@@ -100,7 +100,7 @@ def import_interactions(
       InputError: files or arguments that cannot be used; then no folder is left.
     """
     options = InteractionsOptions(
-        source=Path(source),
+        source=tuple(map(Path, [source] if isinstance(source, str | Path) else source)),
         out=Path(out),
         user=user,
         item=item,
@@ -139,7 +139,7 @@ def build(
     like = None if options.like is None else _read_items(options.like)
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((options.user, options.item))
-    with show_activity(f"reading {options.source}"):
+    with show_activity(f"reading {shown(options.source)}"):
         rows = read_interactions(options, known or (), spellings, disorder)
         since = math.inf if options.test_from is None else parse_time(options.test_from)
         histories = Histories.of(rows, min_users=options.min_users, known=known, since=since)
@@ -151,7 +151,7 @@ def build(
         if options.test_from is not None:
             flags = f"--test-from, {flags}"
         expected = f"one with {items} (see {flags})"
-        raise InputError(str(options.source), "no user to train on", expected)
+        raise InputError(shown(options.source), "no user to train on", expected)
     with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
             if len(points.users):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from snm.data.conversion.interactions import Interaction
-from snm.data.formats.foreign import READERS, Records, detect
+from snm.data.formats.foreign import READERS, Records, detect, detect_all
 from snm.data.formats.records import column_index, csv_rows, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
 from snm.importing.log_times import Disorder, Times
-from snm.importing.options import InteractionsOptions
+from snm.importing.options import InteractionsOptions, shown
 
 __all__ = ["read_interactions"]
 
@@ -19,7 +20,7 @@ __all__ = ["read_interactions"]
 def read_interactions(
     options: InteractionsOptions, known: Sequence[str], spellings: Spellings, disorder: Disorder
 ) -> Iterator[Interaction]:
-    """The rows of the file.
+    """The rows of the files.
 
     Args:
       options: of the import.
@@ -33,7 +34,9 @@ def read_interactions(
     fields = (options.user, options.item) + ((options.time,) if options.time else ())
     time_of, spelled = Times(options.time, options.test_from), original_spellings(known)
     row = None
-    rows = _rows(options, fields, None if options.time else disorder)
+    detect_all(options.source, None)
+    search = None if options.time else disorder
+    rows = itertools.chain.from_iterable(_rows(path, fields, search) for path in options.source)
     for number, (where, values) in enumerate(rows):
         row = [
             normalize_spaces(values[0]),
@@ -49,24 +52,22 @@ def read_interactions(
         time = time_of(where, row[2]) if options.time else number
         yield Interaction(row[0], spelled.get(row[1], row[1]), time)
     if row is None:
-        raise InputError(str(options.source), "no interaction", "at least one")
+        raise InputError(shown(options.source), "no interaction", "at least one")
 
 
-def _rows(
-    options: InteractionsOptions, fields: tuple[str, ...], disorder: Disorder | None
-) -> _Values:
-    """The rows of the file.
+def _rows(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+    """The rows of a file.
 
     Raises:
       InputError: another format, or a file that cannot be read.
     """
-    form = detect(options.source, None)
+    form = detect(path, None)
     if form == "csv":
-        return _read_csv(options.source, fields, disorder)
+        return _read_csv(path, fields, disorder)
     if (records := READERS[form].records) is not None:
-        return _read_records(records, options.source, fields, disorder)
+        return _read_records(records, path, fields, disorder)
     found = f"no CSV, JSON lines or Parquet ({form})"
-    raise InputError(str(options.source), found, "a user and an item a row")
+    raise InputError(str(path), found, "a user and an item a row")
 
 
 _Values = Iterator[tuple[str, list[str]]]

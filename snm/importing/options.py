@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["ImportOptions", "InteractionsOptions"]
+__all__ = ["ImportOptions", "InteractionsOptions", "shown"]
+
+
+def shown(files: Sequence[Path]) -> str:
+    """What messages call files that are read as one.
+
+    Example:
+      >>> shown([Path("a.csv")]), shown([Path("a.csv"), Path("b.csv"), Path("c.csv")])
+      ('a.csv', 'a.csv and 2 more')
+    """
+    return f"{files[0]} and {len(files) - 1:,} more" if len(files) > 1 else str(files[0])
 
 
 @dataclasses.dataclass
 class ImportOptions:
     """Options of an import of texts or svmlight files; their docstrings are the help."""
 
-    source: Path
-    """Training points; may be a .gz file."""
+    source: tuple[Path, ...]
+    """Training points; may be .gz files. Several are read as one, in the order given."""
     out: Path
     """Folder to create; must not exist."""
-    test: Path | None = None
-    """Test points, in the same format."""
+    test: tuple[Path, ...] = ()
+    """Test points, in the same format; one file or more."""
     test_fraction: float = 0.0
     """Share of the points to draw at random as test points, instead of --test."""
     seed: int = 0
@@ -94,8 +105,8 @@ class ImportOptions:
 class InteractionsOptions:
     """Options of an import of interactions; their docstrings are the help."""
 
-    source: Path
-    """Interactions; may be a .gz file."""
+    source: tuple[Path, ...]
+    """Interactions; may be .gz files. Several are read as one, in the order given."""
     out: Path
     """Folder to create; must not exist."""
     user: str = "user"

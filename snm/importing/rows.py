@@ -10,14 +10,14 @@ import numpy as np
 
 from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
-from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
+from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect_all, read_files
 from snm.data.formats.label_lists import first_label_lists
 from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_format
 from snm.importing.ids import LikeIds, read_like
-from snm.importing.options import ImportOptions
+from snm.importing.options import ImportOptions, shown
 
 __all__ = ["Reading", "Rows"]
 
@@ -60,11 +60,11 @@ class Reading:
         """
         form = options.format
         if form == "auto":
-            form = detect(options.source, options.label_file)
+            form = detect_all(options.source, options.label_file)
         check_format(options, form)
         like = None if options.like is None else read_like(options.like)
         if like is not None and READERS[form].entries:
-            raise InputError(str(options.source), f"features ({form})", "texts, for --like")
+            raise InputError(shown(options.source), f"features ({form})", "texts, for --like")
         columns, labels, separator = options.text, options.labels, options.label_separator
         mark = options.item_separator if options.same_items else None
         if like is not None:
@@ -107,15 +107,14 @@ class Rows:
         numbers = names is not None or reading.reader.entries
         self._name = normalize_name if numbers else self.spellings.name
         self._drawn = _Draws(options.seed, options.test_fraction)
-        self._parts = ("train",) if options.test is None else ("train", "test")
+        self._parts = ("train", "test") if options.test else ("train",)
 
     def read_part(self, part: str) -> Iterator[Row]:
-        """The rows of a file: `train` is SOURCE, `test` what `--test` names."""
+        """The rows of a part: `train` is of SOURCE, `test` of what `--test` names."""
         options = self._options
-        path, labels, weight = options.source, options.label_file, options.weight_column
+        paths, labels, weight = options.source, options.label_file, options.weight_column
         if part == "test":
-            assert options.test is not None
-            path, labels, weight = options.test, options.test_label_file, None
+            paths, labels, weight = options.test, options.test_label_file, None
         read_options = ReadOptions(
             text=self._reading.columns,
             labels=self._reading.labels,
@@ -126,7 +125,7 @@ class Rows:
             item_separator=self._reading.item_separator,
             name=self._name,
         )
-        rows = read_rows(path, self._reading.form, read_options)
+        rows = read_files(paths, self._reading.form, read_options)
         if (mark := self._reading.item_separator) is not None:
             rows = map(functools.partial(normalize_row, separator=mark, name=self._name), rows)
         return rows if self._names is None else with_names(rows, self._names)

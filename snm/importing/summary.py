@@ -136,7 +136,7 @@ def _names_hint(options: ImportOptions) -> str | None:
     """Where the texts of numbered labels seem to be, if they are not taken."""
     if options.label_names is not None or options.like is not None or options.same_items:
         return None
-    beside = (options.source.with_name(f"lbl.json{end}") for end in ("", ".gz"))
+    beside = (options.source[0].with_name(f"lbl.json{end}") for end in ("", ".gz"))
     path = next((path for path in beside if path.is_file()), None)
     if path is None:
         return None

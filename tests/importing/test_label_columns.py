@@ -106,11 +106,11 @@ def test_columns_of_lists_are_read_no_further_than_their_first_cells(tmp_path):
     """The last row is faulty, and an error only where a column is empty up to there."""
     source = tmp_path / "in.csv"
     source.write_text("text,topic,tags\nx,,['a']\ny,b,\nz\n")
-    assert first_label_lists(source, ["text"], ["topic", "tags"]) == {"tags": "['a']"}
-    assert first_label_lists(source, ["text"], ["topic", "none"]) == {}
+    assert first_label_lists([source], ["text"], ["topic", "tags"]) == {"tags": "['a']"}
+    assert first_label_lists([source], ["text"], ["topic", "none"]) == {}
     source.write_text("text,topic,tags\nx,,['a']\nz\n")
     with pytest.raises(InputError, match="found 1 field, expected 3"):
-        first_label_lists(source, ["text"], ["topic", "tags"])
+        first_label_lists([source], ["text"], ["topic", "tags"])
 
 
 def test_labels_that_look_unseparated_get_the_hint(tmp_path, capsys):

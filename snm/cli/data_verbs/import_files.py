@@ -32,7 +32,7 @@ class Import(ImportOptions):
 
       snm data import articles.jsonl --out data/articles --test-fraction 0.2
       snm data import train.csv --test test.csv --out data/mine --text title body --labels tags
-      snm data import reviews.parquet --out data/reviews --labels topics
+      snm data import reviews-*.parquet --out data/reviews --labels topics
       snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
       snm data import train.fasttext.gz --out data/tags --vectorizer hashing
       snm data import names.csv --out data/names --analyzer char_wb --ngrams 2 4 --min-points 2
@@ -42,7 +42,7 @@ class Import(ImportOptions):
       snm data import february.csv --out data/february --like runs/articles
     """
 
-    source: Annotated[Positional[Path], arg(metavar="FILE")]
+    source: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")]
     format: Annotated[str, arg(metavar=_FORMATS)] = "auto"
 
     def __call__(self) -> None:

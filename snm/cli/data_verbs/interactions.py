@@ -32,7 +32,7 @@ class Interactions(InteractionsOptions):
       snm data interactions june.csv --out data/june --like runs/movies --user userId --item movieId
     """  # noqa: E501
 
-    source: Annotated[Positional[Path], arg(metavar="FILE")]
+    source: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")]
 
     def __call__(self) -> None:
         """Runs the verb."""

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +40,8 @@ __all__ = [
     "Reader",
     "Row",
     "detect",
+    "detect_all",
+    "read_files",
     "read_rows",
     "recognize",
     "recognize_file",
@@ -185,6 +187,20 @@ def detect(path: Path, label_file: Path | None) -> str:
     raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
 
 
+def detect_all(paths: Sequence[Path], label_file: Path | None) -> str:
+    """Names the format of files that are read as one.
+
+    Raises:
+      InputError: as `detect` of each; or two have different formats.
+    """
+    first, *others = paths
+    form = detect(first, label_file)
+    for path in others:
+        if (other := detect(path, label_file)) != form:
+            raise InputError(str(path), other, f"{form}, as {first} is")
+    return form
+
+
 def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) -> Iterator[Row]:
     """Reads a file in bounded memory; the labels of each row are distinct names.
 
@@ -196,11 +212,26 @@ def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) ->
     Raises:
       InputError: at the first wrong line, naming file and line; or after none.
     """
+    return read_files([path], form, options)
+
+
+def read_files(paths: Sequence[Path], form: str, options: ReadOptions) -> Iterator[Row]:
+    """Reads files one after the other, as `read_rows` does; some may have no row, but not all.
+
+    Args:
+      paths: the files, one or more.
+      form: a key of `READERS`, of all of them.
+      options: of its reader.
+
+    Raises:
+      InputError: at the first wrong line, naming file and line; or after none.
+    """
     row = None
-    for row in READERS[form].read(path, options):
-        yield row._replace(labels=options.distinct_names(row.labels))
+    for path in paths:
+        for row in READERS[form].read(path, options):
+            yield row._replace(labels=options.distinct_names(row.labels))
     if row is None:
-        raise InputError(str(path), READERS[form].nothing, "at least one point")
+        raise InputError(str(paths[0]), READERS[form].nothing, "at least one point")
 
 
 def _of_records(records: Records, path: Path, options: ReadOptions) -> Iterator[Row]:

@@ -80,24 +80,28 @@ def _unquoted(item: str) -> str | None:
     return text
 
 
-def first_label_lists(path: Path, texts: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
+def first_label_lists(
+    paths: Sequence[Path], texts: Sequence[str], fields: Sequence[str]
+) -> dict[str, str]:
     """The first cell that is not empty of those CSV columns in which it is a list, by column.
 
     Args:
-      path: the file.
+      paths: the files, which are read as one.
       texts: the names of the columns of the text, by which the delimiter is found.
-      fields: the names of the columns; those that the file lacks are left out.
+      fields: the names of the columns; those that a file lacks are left out.
 
     Raises:
       InputError: a file that cannot be read, up to the last of these cells.
     """
-    rows = csv_rows(path, numbered_lines(path), [(*texts, *fields)])
-    _, header = next(rows)
-    places = {field: header.index(field) for field in fields if field in header}
     first: dict[str, str] = {}
-    while len(first) < len(places) and (row := next(rows, None)) is not None:
-        for field, index in places.items():
-            if field not in first and (cell := row[1][index].strip()):
-                first[field] = cell
-    lists = (field for field in places if parse_list(first.get(field, "")) is not None)
-    return {field: first[field] for field in lists}
+    for path in paths:
+        rows = csv_rows(path, numbered_lines(path), [(*texts, *fields)])
+        _, header = next(rows)
+        sought = {
+            name: header.index(name) for name in fields if name in header and name not in first
+        }
+        while sought and (row := next(rows, None)) is not None:
+            cells = {field: row[1][index].strip() for field, index in sought.items()}
+            first |= {field: cell for field, cell in cells.items() if cell}
+            sought = {field: index for field, index in sought.items() if field not in first}
+    return {field: first[field] for field in fields if parse_list(first.get(field, "")) is not None}
