@@ -69,6 +69,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture
+def collect() -> Callable[[], int]:
+    """Collects the garbage of the test, not of all that a worker has, whose walk takes a second."""
+    gc.freeze()
+    return gc.collect
+
+
 @pytest.fixture(scope="session")
 def everyone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this run of the tests: one for all workers of xdist."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import gc
 import logging
 import os
 import shutil
@@ -31,7 +30,7 @@ def test_reasons(code):
 
 
 @pytest.mark.parametrize("kind", ["create_task", "gather", "run_in_executor"])
-def test_errors_of_other_arrays_are_not_logged(caplog, kind):
+def test_errors_of_other_arrays_are_not_logged(caplog, collect, kind):
     """Nobody asks a task, several together or a future of a thread for their error."""
 
     def fails():
@@ -48,7 +47,7 @@ def test_errors_of_other_arrays_are_not_logged(caplog, kind):
             left = loop.create_task(task()) if kind == "create_task" else asyncio.gather(task())
         await asyncio.wait([left])
         del left
-        gc.collect()
+        collect()
 
     logger, filters = logging.getLogger("asyncio"), logging.getLogger("asyncio").filters
     try:

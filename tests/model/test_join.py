@@ -1,7 +1,6 @@
 """The parameters of several members as one state."""
 
 import dataclasses
-import gc
 import weakref
 
 import jax
@@ -30,12 +29,12 @@ def test_members_that_are_read_one_by_one_are_joined_alike(members, changes):
         np.testing.assert_array_equal(np.asarray(mine), np.asarray(other))
 
 
-def test_one_is_released_before_the_next_is_read():
+def test_one_is_released_before_the_next_is_read(collect):
     alive = []
 
     def reading():
         for seed in range(3):
-            gc.collect()
+            collect()
             assert not any(table() is not None for table in alive)
             state = state_of(seed)
             alive.append(weakref.ref(state.head.table.rows))

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import gc
 import os
 import signal
 import subprocess
@@ -145,7 +144,7 @@ def test_a_model_that_does_not_open_changes_nothing(served, monkeypatch):
         assert get(f"{address}/health").json()["opened"] == opened
 
 
-def test_nothing_is_left_of_a_model_that_was_replaced(served):
+def test_nothing_is_left_of_a_model_that_was_replaced(served, collect):
     told = Told()
     with serving(served, reload=told.reload) as (address, _):
         left, threads = [], []
@@ -158,7 +157,7 @@ def test_nothing_is_left_of_a_model_that_was_replaced(served):
                 body = {"texts": ["word1"], "labels": ["name 3"], "explain": explain}
                 assert post(f"{address}/predict", json=body).status_code == 200
             threads.append(threading.active_count())
-        gc.collect()
+        collect()
         assert [one() is None for one in left] == [True, True, True, False]
         assert threads[3] <= threads[1]
 
@@ -264,7 +263,7 @@ def test_workers_are_told_and_one_that_ends_instead_is_replaced(ends, fails):
     supervised(work, 2, client, told.reload)
 
 
-def test_the_command_frees_its_first_model(tiny_run, monkeypatch):
+def test_the_command_frees_its_first_model(tiny_run, monkeypatch, collect):
     """Nothing that goes on beside the server holds it, as a frame of the command would."""
     opened, said, failed = [], [], []
     real = cli._open_model
@@ -280,7 +279,7 @@ def test_the_command_frees_its_first_model(tiny_run, monkeypatch):
             for count in (1, 2):
                 os.kill(os.getpid(), signal.SIGHUP)
                 wait_until(lambda count=count: sum("again" in line for line in said) == count)
-            gc.collect()
+            collect()
             assert [one() is None for one in opened] == [True, True, False]
         except BaseException as error:
             failed.append(error)

@@ -1,7 +1,6 @@
 """Members of a run: each is a run of its own, and goes on, stops and starts as one."""
 
 import collections
-import gc
 import weakref
 
 import jax
@@ -160,7 +159,7 @@ def test_a_finished_run_reads_one_set_of_parameters(data, tmp_path, loaded):
 
 @pytest.mark.parametrize("changes", [{}, {"members": 2}, {"refit": True, "patience": 9}])
 def test_the_end_of_a_run_does_not_hold_the_points_of_its_training(
-    changes, data, tmp_path, monkeypatch
+    changes, data, tmp_path, monkeypatch, collect
 ):
     begun = []
 
@@ -170,7 +169,7 @@ def test_the_end_of_a_run_does_not_hold_the_points_of_its_training(
         return run
 
     def scored(*_, **__):
-        gc.collect()
+        collect()
         return {"metrics": {"held": sum(source() is not None for source in begun)}}
 
     monkeypatch.setattr("snm.trainer.run.open_phase", kept)
