@@ -8,6 +8,7 @@ from snm.config.settings import Config
 from snm.config.stages import Sizes
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
+from snm.data.matrices import check_finite
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 from snm.sampling.samplers import SAMPLERS
@@ -16,11 +17,11 @@ __all__ = ["check_bound", "check_data", "check_sampler", "check_stages"]
 
 
 def check_data(dataset: Dataset) -> None:
-    """Rejects data without anything to learn, and duplicate or ambiguous entries."""
-    for points in (dataset.train, dataset.test):
+    """Rejects data without anything to learn, values that are not finite, and double entries."""
+    for part, points in (("", dataset.train), ("test ", dataset.test)):
         if points is not None:
-            _check_labels(points.labels)
-            _check_features(points.features)
+            _check_labels(points.labels, f"{part}labels")
+            _check_features(points.features, f"{part}features")
     if dataset.train.num_labels < 2:
         found = f"{dataset.train.num_labels} label"
         raise InputError("data", found, "at least 2: there are no negatives")
@@ -31,23 +32,27 @@ def check_data(dataset: Dataset) -> None:
         raise InputError("data", "no training point with a label", expected)
 
 
-def _check_labels(labels: csr_matrix) -> None:
+def _check_labels(labels: csr_matrix, where: str) -> None:
     """Checks that each label of a point occurs once, with the value 1."""
     if not labels.has_canonical_format:  # its ids are in order
-        raise InputError("labels", "a label that a point has twice", "each label of a point once")
+        raise InputError(where, "a label that a point has twice", "each label of a point once")
     low, high = (labels.data.min(), labels.data.max()) if labels.nnz else (1, 1)
     if low != 1 or high != 1:
         expected = "1 for each label of a point; `Points.weights` has weights"
-        raise InputError("labels", f"values from {low:g} to {high:g}", expected)
+        raise InputError(where, f"values from {low:g} to {high:g}", expected)
 
 
-def _check_features(features: csr_matrix) -> None:
-    """Checks that each feature of a point occurs once: weighting is not linear in the values."""
+def _check_features(features: csr_matrix, where: str) -> None:
+    """Checks that values are finite, and each feature of a point occurs once.
+
+    Weighting is not linear in the values, so those of a feature are not summed.
+    """
     if is_mapped(features.indices):  # our reader checked them, and a process reads only its part
         return
     if not features.has_canonical_format and not features.sorted_indices().has_canonical_format:
         expected = "each feature of a point once, as `features.sum_duplicates()` makes them"
-        raise InputError("features", "a feature that a point has twice", expected)
+        raise InputError(where, "a feature that a point has twice", expected)
+    check_finite(features, where)
 
 
 def check_sampler(config: Config) -> None:

@@ -5,6 +5,7 @@ Public names, by module:
 - `dataset`: `Dataset` and `Points`, the in-memory form (CSR features and labels).
 - `load`: `load` reads a folder, a fetched set or `synthetic`; `cache_key` and `load_mapped` serve
   the processes of one run that share a cache.
+- `matrices`: `to_csr` and `check_finite`, for the matrices that a program passes.
 - `cache`: `read` and `write` parsed matrices as `.npy` files.
 - `weighting`: `Weighting`, the TF-IDF or L2 weights that a model applies to raw feature values.
 - `vectorizer`: `Vectorizer`, which turns texts into features.

@@ -6,13 +6,16 @@ import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.data.csr import count_ids, csr_of_ones, with_ones
+from snm.data.matrices import to_csr
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.text import counted
@@ -34,8 +37,9 @@ class Points:
     """n points with their labels.
 
     Attributes:
-      features: float32 CSR [n, d] with sorted ids.
-      labels: float32 CSR [n, K] of ones; unsorted ids are sorted.
+      features: float32 CSR [n, d] with sorted ids; an array [n, d], or another form of SciPy, is
+        converted to it.
+      labels: float32 CSR [n, K] of ones, converted likewise; unsorted ids are sorted.
       filter: int64 [pairs, 2], (row, label) pairs that evaluation ignores, or None.
       weights: float32 [n], at least 0: the loss of a training point is multiplied by its weight /
         `mean_weight`; None is 1 for all.
@@ -45,7 +49,7 @@ class Points:
         the length of steps does not depend on the unit of the weights.
 
     Raises:
-      InputError: features or labels are not CSR matrices; features, labels and weights have
+      InputError: features or labels are not matrices of numbers; features, labels and weights have
         different numbers of rows; a pair of the filter is out of range; or a weight is negative or
         not finite, or a label weight is 0.
     """
@@ -58,9 +62,8 @@ class Points:
     mean_weight: float | None = None
 
     def __post_init__(self) -> None:
-        for name, matrix in (("features", self.features), ("labels", self.labels)):
-            if getattr(matrix, "format", None) != "csr":
-                raise InputError(name, f"a {type(matrix).__name__}", "scipy.sparse.csr_matrix")
+        for name, columns in (("features", "d"), ("labels", "K")):
+            object.__setattr__(self, name, to_csr(getattr(self, name), name, columns))
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")
@@ -250,17 +253,35 @@ class Dataset:
       train: the training points.
       test: the test points, or None.
       label_names: K names by label id, or None.
-      sha256: hash of the source: names and contents of its files, or the arrays of generated data.
-        A split keeps the hash of the whole.
+      sha256: hash of the source, by which a run knows its data: names and contents of its files, or
+        the arrays of generated data. If it is empty, it is computed from points and names. A split
+        and `dataclasses.replace` keep the hash of the whole.
       vectorizer: path of the `vectorizer.json` that `snm data import` wrote, or None.
+
+    Raises:
+      InputError: test points with other numbers of features or labels than the training points;
+        another number of names, or a name that is no text or has a line break.
     """
 
     name: str
     train: Points
-    test: Points | None
-    label_names: tuple[str, ...] | None
-    sha256: str
+    test: Points | None = None
+    label_names: tuple[str, ...] | None = None
+    sha256: str = ""
     vectorizer: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("features", "labels") if self.test is not None else ():
+            found, expected = (getattr(p, name).shape[1] for p in (self.test, self.train))
+            if found != expected:
+                raise InputError(
+                    f"test {name}", counted(found, "column"), f"{expected}, as in train"
+                )
+        if self.label_names is not None:
+            object.__setattr__(self, "label_names", tuple(self.label_names))
+            _check_names(self.label_names, self.train.num_labels)
+        if not self.sha256:
+            object.__setattr__(self, "sha256", _hash(self))
 
     def __repr__(self) -> str:
         """The name and the sizes, in one line; not the names of labels, which may be millions."""
@@ -320,12 +341,41 @@ class Dataset:
         return count_ids(self.train.labels.indices, self.train.num_labels)
 
 
-def hash_matrices(matrices: Iterable[csr_matrix], about: str = "") -> str:
-    """SHA-256 over a text and the arrays of matrices: `Dataset.sha256` of data without files."""
+def _check_names(names: Sequence[str], num_labels: int) -> None:
+    """Raises `InputError` unless these can be the lines of a file of label names."""
+    if len(names) != num_labels:
+        raise InputError("label_names", counted(len(names), "name"), f"{num_labels}, one a label")
+    for label, name in enumerate(names):
+        if not isinstance(name, str) or "\n" in name:
+            found = f"{name!r:.40} of label {label}"
+            raise InputError("label_names", found, "texts of one line")
+
+
+def _hash(data: Dataset) -> str:
+    """The hash of the points and names of a data set."""
+    about: list[Any] = [data.label_names and "\n".join(data.label_names)]
+    matrices: list[csr_matrix] = []
+    more: list[NDArray[Any]] = []
+    for points in (data.train, data.test):
+        if points is None:
+            about.append(None)
+            continue
+        matrices += points.features, points.labels
+        arrays = points.filter, points.weights, points.label_weights
+        more += (array for array in arrays if array is not None)
+        shapes = points.features.shape, points.labels.shape
+        about += *shapes, *(array is None for array in arrays), points.mean_weight
+    return hash_matrices(matrices, repr(about), more)
+
+
+def hash_matrices(
+    matrices: Iterable[csr_matrix], about: str = "", more: Iterable[NDArray[Any]] = ()
+) -> str:
+    """SHA-256 over a text, the arrays of matrices and `more`: `Dataset.sha256` without files."""
     total = hashlib.sha256(about.encode())
-    for matrix in matrices:
-        for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
-            total.update(np.ascontiguousarray(array).data)
+    parts = ((m.data, m.indices, m.indptr.astype(np.int64)) for m in matrices)
+    for array in chain(chain.from_iterable(parts), more):
+        total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()
 
 

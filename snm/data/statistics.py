@@ -51,7 +51,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     if test is not None:
         in_test = np.bincount(test.labels.indices, minlength=train.num_labels) > 0
         only_in_test = int(np.count_nonzero(not_in_train & in_test))
-        duplicates = int(np.count_nonzero(duplicate_test_rows(dataset)))
+        duplicates = int(np.count_nonzero(duplicate_test_rows(dataset.test, dataset.train)))
     test_points = 0 if test is None else test.num_points
     return {
         "name": dataset.name,
@@ -119,7 +119,7 @@ def _empty_rows(part: str, points: Points | None) -> dict[str, int]:
     return {f"{part}_without_{what}": count for what, count in counts.items()}
 
 
-def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
+def duplicate_test_rows(test: Points | None, train: Points) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of some training row.
 
     Rows are compared by the bytes of their sorted ids and values. A Python set compares the full
@@ -129,11 +129,11 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     Returns:
       bool [n_test]; of length 0 without a test set.
     """
-    if dataset.test is None:
+    if test is None:
         return np.zeros(0, bool)
-    test_keys = _row_keys(dataset.test.features)
+    test_keys = _row_keys(test.features)
     candidates, seen = set(test_keys) - {b""}, set[bytes]()
-    features = dataset.train.features
+    features = train.features
     for first, last in row_blocks(features.indptr, _ENTRIES):
         seen |= candidates.intersection(_row_keys(features[first:last]))
     return np.array([key in seen for key in test_keys], bool)

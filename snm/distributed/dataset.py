@@ -9,7 +9,6 @@ process reads everything.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from pathlib import Path
 
 import jax
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import count_ids, csr_of_ones, row_starts, with_ones
-from snm.data.dataset import Dataset
+from snm.data.dataset import Dataset, Points
 from snm.data.load import SYNTHETIC, cache_key, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
@@ -221,11 +220,10 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
     return Weighting.of_counts(features.shape[0], sum_over_processes(present))
 
 
-def duplicate_test_rows_together(dataset: Dataset) -> NDArray[np.bool_]:
+def duplicate_test_rows_together(test: Points, train: Points) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of a training row, bool [n_test]."""
-    if not has_several_processes() or dataset.test is None:
-        return duplicate_test_rows(dataset)
-    part = _row_range(dataset.train.num_points)
-    train = dataset.train.take(np.arange(part.start, part.stop))
-    is_duplicate = duplicate_test_rows(dataclasses.replace(dataset, train=train))
+    if not has_several_processes():
+        return duplicate_test_rows(test, train)
+    part = _row_range(train.num_points)
+    is_duplicate = duplicate_test_rows(test, train.take(np.arange(part.start, part.stop)))
     return sum_over_processes(is_duplicate.astype(np.int64)) > 0

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
+from snm.data.matrices import check_finite, to_csr
 from snm.data.vectorizer import NO_TEXT, Vectorizer, are_names
 from snm.errors import InputError
 from snm.text import counted
@@ -36,12 +37,17 @@ def as_rows(
     """
     given = _to_matrix_or_list(features, width)
     if sparse.issparse(given) or isinstance(given, np.ndarray):
-        matrix = given
+        matrix = given if sparse.issparse(given) else np.atleast_2d(given)
     elif _is_list_of_rows(given) and not _is_list_of_items(given, vectorizer):
-        matrix = _rows_to_array(given, width, vectorizer)
+        matrix = np.atleast_2d(_rows_to_array(given, width, vectorizer))
     else:
         matrix = _vectorize(given, vectorizer)
-    return _to_canonical(_to_csr(matrix, width))
+    rows = to_csr(matrix, "features", width)
+    if rows.shape[1] != width:
+        raise InputError("features", counted(rows.shape[1], "column"), f"{width}, as in training")
+    rows = sum_duplicates(rows)  # in float32: small integer types would overflow
+    check_finite(rows, "features")
+    return drop_zeros(rows)
 
 
 def _to_matrix_or_list(given: Any, width: int) -> Any:
@@ -105,43 +111,6 @@ def _vectorize(texts: Any, vectorizer: Vectorizer | None) -> csr_matrix:
     if vectorizer is None:
         raise InputError("texts", "a model of features", "one trained on `snm data import`")
     return vectorizer.transform(texts)
-
-
-def _to_csr(matrix: Any, width: int) -> csr_matrix:
-    """A matrix as CSR, with its own dtype.
-
-    Raises:
-      InputError: other values than real numbers, or another shape than [n, width].
-    """
-    if isinstance(matrix, np.ndarray) and (matrix.ndim > 2 or matrix.dtype.kind not in "biuf"):
-        found = f"an array of {matrix.dtype} and {matrix.ndim} dimensions"
-        raise InputError("features", found, f"a matrix [n, {width}] of numbers")
-    if matrix.dtype.kind == "c":
-        raise InputError("features", f"a matrix of {matrix.dtype}", "real numbers")
-    if not matrix.dtype.isnative:
-        matrix = matrix.astype(matrix.dtype.newbyteorder("="))
-    if matrix.dtype == np.float16:  # SciPy refuses such an array
-        matrix = matrix.astype(np.float32)
-    rows = csr_matrix(matrix)
-    if rows.shape[1] != width:
-        raise InputError("features", counted(rows.shape[1], "column"), f"{width}, as in training")
-    return rows
-
-
-def _to_canonical(rows: csr_matrix) -> csr_matrix:
-    """The rows in float32, without duplicate entries and stored zeros.
-
-    Raises:
-      InputError: a value that is not finite.
-    """
-    if rows.dtype != np.float32:  # before the sums, which would overflow in small integer types
-        with np.errstate(over="ignore"):  # an overflow to infinity is refused below
-            rows = rows.astype(np.float32)
-    rows = sum_duplicates(rows)
-    # Minimum and maximum, since a mask of all values could be too large for memory-mapped data.
-    if rows.nnz and not np.isfinite([rows.data.min(), rows.data.max()]).all():
-        raise InputError("features", "a value that is not finite", "finite numbers")
-    return drop_zeros(rows)
 
 
 def sum_duplicates(features: csr_matrix) -> csr_matrix:

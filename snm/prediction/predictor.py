@@ -70,8 +70,9 @@ class Predictor(FittedModel):
         They are exact, unless `index` misses some.
 
         Args:
-          features: CSR [n, d], not weighted, as in the data files; or n texts, if the model was
-            trained on texts; or n lists of items, if these texts list items.
+          features: a matrix [n, d] of SciPy (any form), NumPy or JAX, or n lists of d numbers; not
+            weighted, as in the data files. Or n texts, if the model was trained on texts; or n
+            lists of items, if these texts list items.
           k: the number of labels per point; None is 5, or all if there are fewer candidates.
           labels: ids or names of the candidate labels, for all points; or for each of the n
             points a sequence of these, or CSR [n, K] whose non-zero entries are the candidates.

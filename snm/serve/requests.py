@@ -191,7 +191,10 @@ def _as_matrix(
     with np.errstate(over="ignore"):
         data = np.asarray(values, np.float32)
     if not np.isfinite(data).all():
-        raise InputError("features", "a value that is not finite", "finite float32 numbers")
+        entry = int(np.argmin(np.isfinite(data)))
+        where = f"features.{np.searchsorted(starts, entry, side='right') - 1}"
+        found = f"a value that is not finite of feature {ids[entry]}"
+        raise InputError(where, found, "finite float32 numbers")
     if predictor.weighting.kind == "tfidf" and (data < 0).any():
         raise InputError("features", "a negative value", "counts of at least 0 (tfidf weighting)")
     stored = data, np.asarray(ids, np.int32), starts

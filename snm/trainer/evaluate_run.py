@@ -157,8 +157,10 @@ def score_test_points(
     assert dataset.test is not None
     blank = predictor.blank(dataset.test.features)
     empty = int(np.count_nonzero(blank & (np.diff(dataset.test.labels.indptr) > 0)))
-    repeats = [duplicate_test_rows_together(dataclasses.replace(dataset, train=points))
-               for points in trained_on or [dataset.train]]  # fmt: skip
+    repeats = [
+        duplicate_test_rows_together(dataset.test, points)
+        for points in trained_on or [dataset.train]
+    ]
     train = None
     if num_points := dataset.train.num_points:
         train = TrainCounts(label_frequency_together(dataset), num_points, *propensity)

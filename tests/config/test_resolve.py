@@ -231,7 +231,8 @@ def test_labels_that_would_weigh_or_repeat_are_refused():
         (twice, "a label that a point has twice"),
     ):
         for part in ("train", "test"):
-            with pytest.raises(InputError, match=f"labels: found {said}"):
+            where = "labels" if part == "train" else "test labels"
+            with pytest.raises(InputError, match=f"^{where}: found {said}"):
                 resolve(preset("fast"), with_labels(change, part))
     resolve(preset("fast"), with_labels(value(1)))
 
@@ -256,6 +257,22 @@ def test_a_feature_that_a_point_has_twice_is_refused():
     assert (backwards != features).nnz == 0
     unsorted = dataclasses.replace(data.train, features=backwards)
     resolve(preset("fast"), dataclasses.replace(data, train=unsorted))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_is_refused_with_its_place(number):
+    data = snm.generate(points=30, test_points=4, features=20, labels=20, seed=0)
+    for part, where in (("train", "features"), ("test", "test features")):
+        points = getattr(data, part)
+        features = points.features.copy()
+        first, column = features.indptr[2], features.indices[features.indptr[2]]
+        features.data[[first, -1]] = number  # the first entry of row 2, and the last one
+        changed = dataclasses.replace(
+            data, **{part: dataclasses.replace(points, features=features)}
+        )
+        found = f"a value that is not finite in row 2, column {column}"
+        with pytest.raises(InputError, match=f"^{where}: found {found}"):
+            resolve(preset("fast"), changed)
 
 
 def test_the_rate_of_auto_is_over_what_the_negatives_weigh():

@@ -1,5 +1,8 @@
 """Points and data sets: what they refuse, baskets of items, splits, and how they are shown."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 from data.toy_folders import TEST, TRAIN
@@ -10,14 +13,44 @@ from snm.data.load import load
 from snm.errors import InputError
 
 
-def test_points_of_different_lengths():
-    features, labels = sparse.csr_matrix((2, 5)), sparse.csr_matrix((2, 4))
-    for wrong in (features.tocsc(), features.toarray()):
-        found = f"found a {type(wrong).__name__}, expected scipy.sparse.csr_matrix"
-        with pytest.raises(InputError, match=f"^features: {found}"):
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "array", "csr_array"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, bool, np.int64])
+def test_matrices_of_each_form_become_csr(form, dtype):
+    features, labels = np.array([[0, 1, 0], [1, 0, 1]], dtype), np.array([[1, 0], [0, 1]], dtype)
+
+    def converted(matrix):
+        if form == "array" or dtype is np.float16:  # of which SciPy has no matrices
+            return matrix
+        if form == "csr_array":
+            return sparse.csr_array(matrix)
+        return getattr(sparse, f"{form}_matrix")(matrix)
+
+    points = Points(converted(features), converted(labels))
+    for matrix, given in ((points.features, features), (points.labels, labels)):
+        assert isinstance(matrix, sparse.csr_matrix) and matrix.dtype == np.float32
+        np.testing.assert_array_equal(matrix.toarray(), given.astype(np.float32))
+
+
+def test_a_csr_matrix_is_not_copied():
+    features = sparse.csr_matrix(np.eye(3, dtype=np.float32))
+    assert Points(features, features).features is features
+
+
+def test_what_is_no_matrix_of_numbers():
+    features, labels = np.ones((2, 5)), np.ones((2, 4))
+    for wrong, found in (
+        ([[1, 2]], "a list"),
+        (np.ones(2), "an array of float64 and 1 dimension"),
+        (np.array([["a"]]), "an array of <U1 and 2 dimensions"),
+        (sparse.csr_matrix(np.ones((2, 5), complex)), "an array of complex128 and 2 dimensions"),
+    ):
+        with pytest.raises(InputError, match=rf"^features: found {found}, expected .*\[n, d\]"):
             Points(wrong, labels)
-        with pytest.raises(InputError, match=f"^labels: {found}"):
+        with pytest.raises(InputError, match=rf"^labels: found {found}, expected .*\[n, K\]"):
             Points(features, wrong)
+
+
+def test_points_of_different_lengths():
     with pytest.raises(InputError, match="2 rows of features, 3 of labels"):
         Points(sparse.csr_matrix((2, 5)), sparse.csr_matrix((3, 4)))
 
@@ -95,3 +128,56 @@ def test_data_are_shown_in_one_line(tmp_path):
     sizes = "5 features, 4 labels"
     assert repr(data) == f"Dataset({data.name!r}: 3 training and 2 test points, {sizes})"
     assert repr(data.train) == f"Points(3 points, {sizes})"
+
+
+def test_the_hash_of_a_data_set_in_memory():
+    """It tells data sets apart in all that training reads, and no others."""
+    features, labels, other = np.eye(3), np.eye(3, 2), np.eye(3)[::-1]
+    train, weights = Points(features, labels), np.ones(3, np.float32)
+    pairs = np.array([[0, 1]])
+    made = [
+        Dataset("a", train),
+        Dataset("a", Points(other, labels)),
+        Dataset("a", Points(features, labels[::-1])),
+        Dataset("a", Points(np.eye(3, 4), labels)),
+        Dataset("a", Points(features, labels, weights=weights)),
+        Dataset("a", Points(features, labels, weights=2 * weights)),
+        Dataset("a", Points(features, labels, weights=weights, mean_weight=2.0)),
+        Dataset("a", Points(features, labels, label_weights=weights[:2])),
+        Dataset("a", Points(features, labels, pairs)),
+        Dataset("a", train, train),
+        Dataset("a", train, Points(other, labels)),
+        Dataset("a", train, None, ("x", "y")),
+        Dataset("a", train, None, ("y", "x")),
+    ]
+    assert len({data.sha256 for data in made}) == len(made)
+    assert all(re.fullmatch("[0-9a-f]{64}", data.sha256) for data in made)
+    same = Points(sparse.coo_matrix(features), labels.astype(bool))
+    assert Dataset("b", same, None, None, "").sha256 == made[0].sha256
+    assert Dataset("b", same, None, ["x", "y"]).sha256 == made[11].sha256
+    assert dataclasses.replace(made[0], test=train).sha256 == made[0].sha256
+    assert Dataset("a", train, None, None, "given").sha256 == "given"
+
+
+def test_test_points_of_other_sizes():
+    train = Points(np.eye(3), np.eye(3, 2))
+    for test, said in (
+        (Points(np.eye(3, 4), np.eye(3, 2)), "test features: found 4 columns, expected 3, as in"),
+        (Points(np.eye(3), np.eye(3, 1)), "test labels: found 1 column, expected 2, as in train"),
+    ):
+        with pytest.raises(InputError, match=f"^{said}"):
+            Dataset("a", train, test)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("a",), "found 1 name, expected 2, one a label"),
+        (("a", "b", "c"), "found 3 names, expected 2, one a label"),
+        (("a", "b\nc"), r"found 'b\\nc' of label 1, expected texts of one line"),
+        (("a", 3), "found 3 of label 1, expected texts of one line"),
+    ],
+)
+def test_names_that_no_file_of_names_could_hold(names, said):
+    with pytest.raises(InputError, match=f"^label_names: {said}"):
+        Dataset("a", Points(np.eye(3), np.eye(3, 2)), None, names)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pages
 import pytest
 
+from snm.data.load import load
+
 README = pages.ROOT / "README.md"
 PAGES = [pages.ROOT / "docs" / name for name in ("python.md", "scikit-learn.md")]
 BLOCKS = [
@@ -18,7 +20,7 @@ BLOCKS = [
 def test_the_pages_have_examples() -> None:
     assert [name for name, _ in BLOCKS] == [
         "README.md",
-        *["python.md"] * 5,
+        *["python.md"] * 6,
         "scikit-learn.md",
     ]
 
@@ -41,15 +43,17 @@ def test_python_of_the_pages_runs(
         assert scope["labels"].shape == scope["scores"].shape == (500, 5)  # type: ignore[attr-defined]
     if number == 2:  # events, and a stop
         assert scope["result"]["steps"] > scope["reached"] >= 5  # type: ignore[index]
-    if number == 3:  # matrices
-        loaded, made = scope["arrays"], scope["data"]
+    if number == 3:  # matrices in memory
+        assert capsys.readouterr().out == "100.0\n"
+    if number == 4:  # matrices in files
+        loaded, made = load("arrays"), scope["data"]
         assert (loaded.train.labels != made.train.labels).nnz == 0  # type: ignore[attr-defined]
-    if number == 4:  # a log
+    if number == 5:  # a log
         labels = scope["labels"]
         assert labels.shape == (1, 2) and labels.min() >= 0  # type: ignore[attr-defined]
-    if number == 5:  # the head under an encoder
+    if number == 6:  # the head under an encoder
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
-    if number == 6:  # scikit-learn
+    if number == 7:  # scikit-learn
         assert capsys.readouterr().out == "[['sea', 'boats']]\n"
         assert scope["names"][0, 0] == "tools"  # type: ignore[index]
 

@@ -65,13 +65,17 @@ def test_a_stored_zero_is_no_feature():
         ([[1, 2, 3], None], None, "features: found None at index 1, expected a row of 3 numbers"),
         (None, WORDS, "features: found a value of type NoneType, expected a list of texts"),
         (np.eye(1), None, "features: found 1 column, expected 3, as in training"),
-        (np.array([[1, np.nan, 0]]), None, "features: found a value that is not finite"),
-        (np.array([[1, -np.inf, 0]]), None, "features: found a value that is not finite"),
+        (np.array([[1, np.nan, 0]]), None, "features: found a value that is not finite in row 0, "),
+        (np.array([[1, 2, 0], [0, 0, -np.inf]]), None, "not finite in row 1, column 2, expected"),
         (np.zeros((2, 3, 1)), None, "features: found an array of float64 and 3 dimensions"),
         (np.array([[1, 2, "a"]], object), None, "features: found an array of object and 2 dim"),
         (np.array([["a", "b", "c"]]), WORDS, "features: found an array of <U1 and 2 dimensions"),
         (np.ones((1, 3), complex), None, "features: found an array of complex128 and 2 dim"),
-        (csr_matrix(np.ones((1, 3), complex)), None, "features: found a matrix of complex128"),
+        (
+            csr_matrix(np.ones((1, 3), complex)),
+            None,
+            "features: found an array of complex128 and 2",
+        ),
     ],
 )
 def test_what_cannot_be_asked(given, words, said):

@@ -68,7 +68,10 @@ INVALID = {
     "a list for a body": (b"[]", "body: found [], expected an object"),
     "another field": (b'{"zzz": 1}', "zzz: found an unknown field, expected one of texts, fea"),
     "no body": (b"", "body: found nothing, expected JSON such as"),
-    "an overflow": (b'{"features": [{"1": 1e300}]}', "a value that is not finite"),
+    "an overflow": (
+        b'{"features": [{"1": 1}, {"0": 1, "1": 1e300}]}',
+        "features.1: found a value that is not finite of feature 1",
+    ),
     "a negative value": (b'{"features": [{"1": -1}]}', "a negative value"),
     "no labels": (b'{"texts": ["a"], "labels": []}', "labels: found no label"),
     "a label": (b'{"texts": ["a"], "labels": [20]}', "label 20, expected an id from 0 to 19"),
