@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,18 @@ class PredictMixin:
     _temperature: float | None
 
     def decision_topk(
-        self, X: Any, k: int | None = None, labels: Any = None
+        self, X: Any, k: int | None = None, labels: Any = None, exclude: Any = None
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The k best labels of each point, exactly, ties to the lowest label.
 
         Args:
           X: inputs [n, d].
-          k: how many labels, 1 to K, or to the number of `labels`; None is 5, or as many as there
-            are where these are fewer.
-          labels: entries of `classes_` to choose from; None is all. The cost grows with their
-            number, not with K.
+          k: how many labels, 1 to K, or to the number that a point may have; None is 5, or as many
+            as each point may have where these are fewer.
+          labels: entries of `classes_` to choose from, for all points; or for each of the n points
+            a list, tuple, set or array of them. None is all. The cost grows with their number, not
+            with K.
+          exclude: entries of `classes_` to leave out, in the same forms, also with `labels`.
 
         Returns:
           labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
@@ -58,29 +61,26 @@ class PredictMixin:
           votes of a memory are included, if one is used.
 
         Raises:
-          ValueError: inputs of another width, a k that is out of range, an unknown label.
+          ValueError: inputs of another width, a k that is out of range, an unknown label, lists of
+            labels for another number of points, a point that may have no label.
         """
         check_is_fitted(self, "predictor_")
-        candidates = None if labels is None else self._targets.columns(labels)
-        if candidates is not None and k is not None and k > len(candidates):
-            raise InputError("k", str(k), f"1 to {len(candidates)}, the number of labels")
-        columns, scores = self._best(X, k, candidates)
-        return self.classes_[columns], scores
+        return self._answers(self.predictor_.predict, X, k, labels, exclude)
 
     def proba_topk(
-        self, X: Any, k: int | None = None, labels: Any = None
+        self, X: Any, k: int | None = None, labels: Any = None, exclude: Any = None
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """`decision_topk` with probabilities instead of scores: that each label is right.
 
         `fit` fits them on the points that choose the memory. They need not sum to 1 for a point.
+        `exclude` does not change those of the other labels.
 
         Raises:
           ValueError: as `decision_topk`; or `fit` tried no memory, or `partial_fit` came after.
         """
         check_is_fitted(self, "predictor_")
         self.predictor_.fitted_calibration()  # raises before the slow part
-        classes, scores = self.decision_topk(X, k, labels)
-        return classes, self.predictor_.probabilities(scores, ranked=labels is None)
+        return self._answers(self.predictor_.predict_proba, X, k, labels, exclude)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of every class, as scikit-learn's scorers need it: float64 [n, K].
@@ -176,10 +176,33 @@ class PredictMixin:
 
         write_folder(self.predictor_, self.config_, self._targets, Path(folder))
 
-    def _best(
-        self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        return self.predictor_.predict(self._rows(X), k, labels)
+    def _answers(
+        self, predict: Callable[..., tuple[NDArray, NDArray]], X: Any, k: Any, *lists: Any
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The classes [n, k] that a method of the predictor gives, and their scores.
+
+        Args:
+          predict: the method.
+          X: inputs [n, d].
+          k: as in `decision_topk`.
+          lists: `labels` and `exclude` of `decision_topk`.
+        """
+        rows = self._rows(X)
+        columns, scores = predict(rows, k, *(
+            None if given is None else self._targets.columns(given, rows.shape[0], where)
+            for given, where in zip(lists, ("labels", "exclude"), strict=True)
+        ))  # fmt: skip
+        counts = (columns >= 0).sum(axis=1)  # no class stands for none
+        if (fewest := int(counts.min(initial=columns.shape[1]))) < columns.shape[1]:
+            row = int(np.argmin(counts))
+            if not fewest:
+                raise InputError("labels", f"none that row {row} may have", "at least one")
+            if k is not None:
+                raise InputError("k", str(k), f"1 to {fewest}, the number of labels of row {row}")
+        return self.classes_[columns[:, :fewest]], scores[:, :fewest]
+
+    def _best(self, X: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        return self.predictor_.predict(self._rows(X), k)
 
     def _rows(self, X: Any) -> csr_matrix:
         """Inputs [n, d], checked."""

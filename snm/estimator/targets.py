@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -143,17 +143,41 @@ class Targets:
         """Whether the classes are names, or numbers, that y gave; else they are its columns."""
         return self.form in ("classes", "lists") or self.classes.dtype == object
 
-    def columns(self, labels: Any) -> NDArray[np.int32]:
-        """The distinct columns of some classes, int32 [S], ascending.
+    def columns(
+        self, labels: Any, num_points: int, where: str = "labels"
+    ) -> NDArray[np.int32] | sparse.csr_matrix:
+        """The columns of some classes, for all points or for each of n points.
+
+        Args:
+          labels: classes, or for each point a list, tuple, set or array of them.
+          num_points: n.
+          where: what they are, for messages.
+
+        Returns:
+          int32 [S], ascending, each once, for all points; or CSR [n, K] of ones for each.
 
         Raises:
-          InputError: no class, or an unknown one.
+          InputError: an unknown class, or lists for another number of points.
         """
-        values = np.asarray(list(labels))
+        labels = list(labels)
+        nested = [isinstance(row, _NESTED) for row in labels]
+        if not any(nested):
+            return self._distinct_columns(labels, where)
+        if not all(nested):
+            raise InputError(where, "lists of classes and other things", "a list for each point")
+        if len(labels) != num_points:
+            raise InputError(where, counted(len(labels), "list"), f"{num_points}, one a point")
+        rows = [self._distinct_columns(row, where) for row in labels]
+        starts = row_starts([*map(len, rows)])
+        return csr_of_ones(np.concatenate(rows), starts, (num_points, len(self.classes)))
+
+    def _distinct_columns(self, labels: Collection[Any], where: str) -> NDArray[np.int32]:
+        """The columns of some classes, int32 [S], ascending, each once."""
+        values = np.asarray(list(labels), None if len(labels) else self.classes.dtype)
         columns, known = self._find_columns(values)
-        if not known.all() or not len(values):
-            found = f"the class {values.tolist()[np.argmin(known)]!r}" if len(values) else "none"
-            raise InputError("labels", found, "some of the known classes")
+        if not known.all():
+            found = f"the class {values.tolist()[np.argmin(known)]!r}"
+            raise InputError(where, found, "some of the known classes")
         return np.unique(columns).astype(np.int32)
 
     def weights(self, class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:

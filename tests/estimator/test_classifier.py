@@ -321,5 +321,5 @@ def test_labels_of_several_types_are_refused():
 def test_classes_of_another_type_are_unknown():
     targets = Targets.of([["a"], ["b"], ["a"], ["b"]])
     with pytest.raises(InputError, match="labels: found the class 1, expected some of the known"):
-        targets.columns([1])
+        targets.columns([1], 4)
     assert targets.matrix([[1], [2], [1], [2]], unknown="drop").nnz == 0  # always a miss

@@ -145,11 +145,43 @@ def test_labels_to_choose_from(fitted, data):
     expected, of_expected = fitted.predictor_.predict(features, 3, [3, 17, 40])
     np.testing.assert_array_equal(labels, expected)
     np.testing.assert_array_equal(scores, of_expected)
-    for wrong, said in (([60], "the class 60"), ([], "none"), (["x"], "the class ")):
+    for wrong, said in (
+        ([60], "the class 60"),
+        ([], "no label"),
+        (["x"], "the class "),
+        ([[1], [60]], f"2 lists, expected {features.shape[0]}, one a point"),
+        ([1, [2]], "lists of classes and other things"),
+    ):
         with pytest.raises(InputError, match=f"labels: found {said}"):
             fitted.decision_topk(features, labels=wrong)
     with pytest.raises(InputError, match="k: found 3, expected 1 to 2, the number of labels"):
         fitted.decision_topk(features, 3, labels=[1, 2])
+
+
+def test_labels_of_each_point(fitted, data):
+    features, own = data.test.features[:3], [[40, 3, 17], (5, 6), np.array([7, 8, 9, 10])]
+    for ask, expected in (
+        (fitted.decision_topk, fitted.predictor_.predict),
+        (fitted.proba_topk, fitted.predictor_.predict_proba),
+    ):
+        for found, of_ids in (
+            (ask(features, 2, own), expected(features, 2, own)),
+            (ask(features, labels=own), expected(features, 2, own)),
+            (ask(features, 2, exclude=own), expected(features, 2, exclude=own)),
+            (ask(features, exclude=[3, 17]), expected(features, exclude=[3, 17])),
+            (ask(features, 2, range(9), own), expected(features, 2, range(9), own)),
+            (ask(features, exclude=[]), expected(features)),
+        ):
+            np.testing.assert_array_equal(found[0], of_ids[0])
+            np.testing.assert_array_equal(found[1], of_ids[1])
+    with pytest.raises(
+        InputError, match="k: found 3, expected 1 to 2, the number of labels of row 1"
+    ):
+        fitted.decision_topk(features, 3, own)
+    with pytest.raises(InputError, match="labels: found none that row 1 may have"):
+        fitted.decision_topk(features, labels=own, exclude=[5, 6])
+    with pytest.raises(InputError, match="exclude: found the class 60"):
+        fitted.decision_topk(features, exclude=[60])
 
 
 def test_probabilities(fitted, data):
