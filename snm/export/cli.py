@@ -256,15 +256,11 @@ def _report_size(out: Path) -> None:
 def _measured_points(command: Export) -> Any:
     """Raw features to measure recall on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
-    from snm.runs.folder import RunFolder
+    from snm.runs.stored_run import StoredRun
     from snm.trainer.run_data import training_data
 
-    folder = RunFolder(command.run)
-    if not folder.config.exists():
-        raise InputError(str(command.run), "no config.toml", "the folder of a run (`snm train`)")
-    dataset = (
-        training_data(folder.read_origin()) if command.data is None else load_data(command.data)
-    )
+    origin = StoredRun.open(command.run).origin
+    dataset = training_data(origin) if command.data is None else load_data(command.data)
     part = dataset.test or dataset.train
     return part.features
 

@@ -204,6 +204,9 @@ def test_commands_take_it_in_place_of_the_run(run, out, tmp_path, capsys):
     assert class_rows_sha256(snm.load(out)) == class_rows_sha256(snm.load(run))
     said = "found no config.toml, but files of `snm export`, expected the folder of a run"
     assert said in refused(capsys, "evaluate", out)
+    for form in ("npz", "faiss"):
+        other = tmp_path / "other"
+        assert said in refused(capsys, "export", out, "--to", form, "--out", other)
 
 
 def test_names_are_read_one_by_one(out, tmp_path):
