@@ -31,7 +31,7 @@ def points() -> Points:
 
 
 def dataset_of(train):
-    return dataclasses.replace(DATA, train=train)
+    return dataclasses.replace(DATA, train=train, test=None)
 
 
 def started(**changes):
