@@ -6,6 +6,7 @@ asks for. Otherwise the same name could be known in one place and unknown in ano
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ __all__ = [
     "Spellings",
     "case_variants",
     "composed",
+    "decimal_variants",
     "normalize_list",
     "normalize_name",
     "normalize_spaces",
@@ -113,6 +115,26 @@ def case_variants(names: Sequence[str]) -> str | None:
     first, second, *_ = several[0]
     number = sum(map(len, several))
     return f"{number:,} labels differ from another only in case, such as {first!r} and {second!r}"
+
+
+def decimal_variants(names: Sequence[str], what: str) -> str | None:
+    """A message about the numbers that also occur with `.0`; None if there are none.
+
+    Args:
+      names: different names.
+      what: the kind of names, such as `item`.
+
+    Example:
+      >>> decimal_variants(["3", "5.0", "3.0", "a.0", "a"], "item")
+      "1 item also occurs with '.0', such as '3' and '3.0': two different ones"
+    """
+    numbers = [name.removesuffix(".0") for name in names if re.fullmatch(r"-?[0-9]+\.0", name)]
+    both = set(numbers).intersection(names)
+    if not both:
+        return None
+    first, verb = min(both), "occurs" if len(both) == 1 else "occur"
+    which = f"{first!r} and {first + '.0'!r}"
+    return f"{counted(len(both), what)} also {verb} with '.0', such as {which}: two different ones"
 
 
 class Spellings:

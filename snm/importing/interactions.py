@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
 from snm.data.conversion.items import items_as_text
 from snm.data.formats.repository_text.writer import write_text
-from snm.data.names import Spellings
+from snm.data.names import Spellings, decimal_variants
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_interactions
@@ -161,7 +161,12 @@ def build(
         disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
         texts = like or items_as_text(histories.items, options.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
-    hints = (spellings.joined("item"), disorder.hint)
+    hints = (
+        spellings.joined("item"),
+        decimal_variants(histories.items, "item"),
+        decimal_variants(histories.users, "user"),
+        disorder.hint,
+    )
     return ImportedLog(histories, train, test, [hint for hint in hints if hint])
 
 

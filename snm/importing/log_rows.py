@@ -8,7 +8,7 @@ from pathlib import Path
 
 from snm.data.conversion.interactions import Interaction
 from snm.data.formats.foreign import READERS, Records, detect, detect_all
-from snm.data.formats.records import column_index, csv_rows, missing, numbered_lines
+from snm.data.formats.records import column_index, csv_rows, json_name, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
 from snm.importing.log_times import Disorder, Times
@@ -100,11 +100,13 @@ def _read_records(
     if name is not None:
         columns[name] = expected
     for where, found in records(path, columns):
+        values = []
         for field in fields:
             if field not in found:
                 raise InputError(where, missing(found, field)[:200], expected)
-            if type(found[field]) not in (str, int, float):
+            if (value := json_name(found[field])) is None:
                 raise InputError(where, f"{field}: {found[field]!r}"[:200], expected)
+            values.append(value)
         if disorder is not None and name is not None:
-            disorder.add(str(found[fields[0]]), str(found.get(name)))
-        yield where, [str(found[field]) for field in fields]
+            disorder.add(values[0], str(found.get(name)))
+        yield where, values

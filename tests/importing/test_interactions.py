@@ -210,6 +210,21 @@ def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
     assert Vectorizer.read(tmp_path / "out" / "vectorizer.json").columns == ("items",)
 
 
+def test_a_whole_number_is_one_name_in_json(tmp_path, capsys):
+    """As pandas writes a column with gaps; a text stays as it is."""
+    rows = [(2, 3), (2.0, 5.0), (2, 3.0), (7, 5), (7, 2.5), (7, "5.0"), ("7.0", 3)]
+    lines = (json.dumps({"user": user, "item": item}) for user, item in rows)
+    (tmp_path / "log.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    call("data", "interactions", tmp_path / "log.jsonl", "--out", tmp_path / "out")
+    assert capsys.readouterr().out.splitlines()[1:4] == [
+        "1 item also occurs with '.0', such as '5' and '5.0': two different ones",
+        "1 user also occurs with '.0', such as '7' and '7.0': two different ones",
+        "1 interaction with an item that the user had come to before: left out",
+    ]
+    assert (tmp_path / "out" / "labels.txt").read_text().split() == ["2.5", "3", "5", "5.0"]
+    assert (tmp_path / "out" / "train_rows.txt").read_text().split() == ["2", "7"]
+
+
 @pytest.mark.parametrize(
     ("flags", "why"),
     [

@@ -38,6 +38,7 @@ __all__ = [
     "find_column",
     "get_field",
     "get_text",
+    "json_name",
     "json_objects",
     "missing",
     "numbered_lines",
@@ -205,6 +206,21 @@ def get_field(where: str, record: dict[str, Any], field: str, expected: str) -> 
     return value
 
 
+def json_name(value: object) -> str | None:
+    """The name of an item or a user as JSON has it, a text or a number; None for anything else.
+
+    A whole number is one name, however it is written: programs write 3.0 for 3 where a column has
+    gaps.
+
+    Example:
+      >>> [json_name(value) for value in ("a 3.0", 3, 3.0, 2.5, True)]
+      ['a 3.0', '3', '3', '2.5', None]
+    """
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value) if value.is_integer() else value)
+    return str(value) if type(value) in (str, int) else None
+
+
 def get_text(
     where: str, record: dict[str, Any], field: str, item_separator: str | None, expected: str
 ) -> str:
@@ -223,11 +239,14 @@ def get_text(
     value = record.get(field)
     if item_separator is None or not isinstance(value, list):
         return get_field(where, record, field, expected)
+    names = []
     for item in value:
-        if type(item) not in (str, int) or item_separator in str(item):
+        name = json_name(item)
+        if name is None or item_separator in name:
             expected = f"names or numbers without {item_separator!r}, which separates them"
             raise InputError(where, f"{field}: {item!r}"[:200], expected)
-    return item_separator.join(map(str, value))
+        names.append(name)
+    return item_separator.join(names)
 
 
 def csv_rows(

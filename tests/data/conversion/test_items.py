@@ -211,6 +211,16 @@ def test_lists_are_no_texts_without_the_option(tmp_path, capsys):
     assert "expected a text in 'bought'" in refused(capsys, *arguments)
 
 
+def test_numbers_are_names_however_they_are_written(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text(
+        '{"bought": [3, 5.0], "later": [4]}\n{"bought": [4.0, 2.5], "later": ["5"]}\n'
+    )
+    data = import_items(source, tmp_path / "out", *FIELDS)
+    names = ["".join(data.label_names[i] for i in row.indices) for row in data.train.features]
+    assert names == ["35", "2.54"]
+
+
 def random_pairs(seed, together):
     """150 points of 4 of 40 items in the text, and 2 as labels, of which some are in the text."""
     rng = np.random.default_rng(seed)
