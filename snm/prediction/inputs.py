@@ -40,6 +40,9 @@ def as_rows(
         matrix = given if sparse.issparse(given) else np.atleast_2d(given)
     elif _is_list_of_rows(given) and not _is_list_of_items(given, vectorizer):
         matrix = np.atleast_2d(_rows_to_array(given, width, vectorizer))
+        if _lists_items(vectorizer) and matrix.ndim == 2 and matrix.shape[1] != width:
+            found = counted(matrix.shape[1], "number")
+            raise InputError("features", f"lists of {found}", _expected_rows(width, vectorizer))
     else:
         matrix = _vectorize(given, vectorizer)
     rows = to_csr(matrix, "features", width)
@@ -77,8 +80,19 @@ def _is_list_of_rows(given: Any) -> bool:
 
 def _is_list_of_items(given: Sequence[Any], vectorizer: Vectorizer | None) -> bool:
     """Whether all rows are lists of item names, and the model's texts list items."""
-    texts_list_items = vectorizer is not None and vectorizer.item_separator is not None
-    return texts_list_items and all(map(are_names, given))
+    return _lists_items(vectorizer) and all(map(are_names, given))
+
+
+def _lists_items(vectorizer: Vectorizer | None) -> bool:
+    """Whether the model's texts list items."""
+    return vectorizer is not None and vectorizer.item_separator is not None
+
+
+def _expected_rows(width: int, vectorizer: Vectorizer | None) -> str:
+    """What is expected in place of lists that are no features."""
+    if _lists_items(vectorizer):
+        return f"lists of {width} values, or of items as texts, also if they are numbers: str(item)"
+    return f"lists of {width} numbers, a matrix, or texts"
 
 
 def _rows_to_array(rows: Sequence[Any], width: int, vectorizer: Vectorizer | None) -> NDArray[Any]:
@@ -96,8 +110,9 @@ def _rows_to_array(rows: Sequence[Any], width: int, vectorizer: Vectorizer | Non
     try:
         return np.asarray(rows, np.float32)
     except (TypeError, ValueError) as error:
-        expected = f"lists of {width} numbers, a matrix, or texts"
-        raise InputError("features", "a list of others", expected) from error
+        raise InputError(
+            "features", "a list of others", _expected_rows(width, vectorizer)
+        ) from error
 
 
 def _vectorize(texts: Any, vectorizer: Vectorizer | None) -> csr_matrix:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from snm import __version__
+from snm.data.formats.records import json_name
 
 __all__ = ["Answer", "Answers", "Health", "Label", "Parts", "Problem", "Question", "Witness"]
 
@@ -40,9 +42,15 @@ def _detect_text_form(text: Any) -> str:
     return LIST if isinstance(text, list) else TEXT
 
 
+def _as_name(item: Any) -> Any:
+    name = json_name(item)
+    return item if name is None else name
+
+
 TEXT, LIST = "a text", "a list"
+_Item = Annotated[StrictStr, BeforeValidator(_as_name, json_schema_input_type=str | float)]
 _Text = Annotated[
-    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)],
+    Annotated[str, Tag(TEXT)] | Annotated[list[_Item], Tag(LIST)],
     Discriminator(_detect_text_form),
 ]
 
@@ -55,7 +63,8 @@ class Question(BaseModel):
     )
 
     texts: list[_Text] | None = Field(
-        None, description="one text per point; for a recommender, a text or a list of items"
+        None,
+        description="one text per point; for a recommender, a text or a list of names or numbers",
     )
     features: list[_Point] | None = Field(
         None, description="for each point, feature id -> raw value, or a list of all values"

@@ -1,6 +1,7 @@
 """One spelling of a name, on all ways from a log to what a shop asks for."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -114,6 +115,18 @@ def test_items_may_be_lists(run):
         model.predict([["a, b"]])
     numbers = np.eye(2, model.model.num_features)
     assert (model.as_rows(numbers.tolist()) != model.as_rows(numbers)).nnz == 0
+
+
+def test_items_that_are_numbers(run):
+    """In requests as in JSON lines; in Python, numbers are the values of features."""
+    texts = items_as_text(("3", "5"), ",", ("items",))
+    model = dataclasses.replace(snm.load(run), vectorizer=texts)
+    question = Question.model_validate({"texts": [[3, 5.0], ["5"]]})
+    assert feature_rows(question, model, 9).toarray().tolist() == [[1, 1], [0, 1]]
+    for given, found in (([[3]], "lists of 1 number"), ([[3], [3, 5]], "a list of others")):
+        said = f"features: found {found}, expected lists of .* values, or of items as texts, also"
+        with pytest.raises(InputError, match=said):
+            model.predict(given)
 
 
 def test_a_list_without_a_known_item_is_told(run, capsys):
