@@ -54,7 +54,7 @@ def check_interactions(options: InteractionsOptions) -> None:
         raise InputError("--label-share", f"{options.label_share}", "above 0, below 1")
     for name, least in (("leave_last", 0), ("min_users", 1)):
         _check_at_least(options, name, least)
-    _check_without_like(options, ("min_users", "separator"))
+    _check_without_like(options, ("min_users",))
     splits = ("test_from", "leave_last", "test_fraction")
     given = [flag_of(name) for name in splits if _is_given(options, name)]
     if len(given) > 1:

@@ -88,7 +88,7 @@ def import_interactions(
         point has the items before it alone.
       label_share: share of a user's items that are labels, above 0 and below 1; at least one is.
       min_users: minimum number of users of an item; rarer items are left out.
-      separator: of items in a text that lists some.
+      separator: of items in a text that lists some; that of `like`, if there is one.
       like: a run or a data set, whose items and ids are taken; other items are left out.
       seed: of `test_fraction`.
 
@@ -136,7 +136,7 @@ def build(
     Raises:
       InputError: a file or `--like` that cannot be used; then no folder is left.
     """
-    like = None if options.like is None else _read_items(options.like)
+    like = None if options.like is None else _read_items(options.like, options.separator)
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((options.user, options.item))
     with show_activity(f"reading {shown(options.source)}"):
@@ -170,16 +170,23 @@ def build(
     return ImportedLog(histories, train, test, [hint for hint in hints if hint])
 
 
-def _read_items(like: str) -> Vectorizer:
+def _read_items(like: str, separator: str) -> Vectorizer:
     """How lists of items become features in a run, or a data set, of interactions.
 
+    Args:
+      like: the run or the data set.
+      separator: of `--separator`; the default is the one that `like` has.
+
     Raises:
-      InputError: it is neither.
+      InputError: it is neither, or has another separator.
     """
     ids = read_like(like)
     if ids.vectorizer.vocabulary != ids.names:
         found, expected = "features that are not the labels", "one of `snm data interactions`"
         raise InputError(f"--like {like}", found, expected)
+    mark = ids.vectorizer.item_separator
+    if separator not in (InteractionsOptions.separator, mark):
+        raise InputError("--separator", repr(separator), f"{mark!r}, as --like {like} has")
     return ids.vectorizer
 
 

@@ -130,7 +130,7 @@ class InteractionsOptions:
     min_users: int = 1
     """Minimum number of users of an item; rarer items are left out."""
     separator: str = ","
-    """Separator of items in a text that lists some."""
+    """Separator of items in a text that lists some; that of --like, if there is one."""
     like: str | None = None
     """Folder of a run, or a data set: take its items and their ids, so that the run can be
     evaluated on the new log; other items are left out."""

@@ -163,9 +163,12 @@ def test_a_later_log_in_the_items_of_a_run(run, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["metrics"]["points"] == 1
     call("predict", run, "--text", "i20|i21", "--k", 1)
     assert json.loads(capsys.readouterr().out)["names"][0] in {"i22", "i23"}
-    said = refused(capsys, "data", "interactions", tmp_path / "later.csv", "--out", tmp_path / "o",
-                   "--like", run, "--min-users", 2)  # fmt: skip
+    again = ("data", "interactions", tmp_path / "later.csv", "--out", tmp_path / "o", "--like", run)
+    said = refused(capsys, *again, "--min-users", 2)
     assert said.endswith(f"--min-users: found --like {run} as well, expected one of the two")
+    said = refused(capsys, *again, "--separator", ";")
+    assert said.endswith(f"--separator: found ';', expected '|', as --like {run} has")
+    call(*again, "--separator", "|")
 
 
 def test_new_items_need_a_training_anew(run, tmp_path, capsys):
