@@ -132,7 +132,7 @@ def test_items_that_are_numbers(run):
 def test_a_list_without_a_known_item_is_told(run, capsys):
     call("predict", run, "--text", "no item of this shop")
     assert capsys.readouterr().err == (
-        "snm: 1 of 1 point without a known item: answered as unknown\n"
+        "snm: 1 of 1 point without a known item (separator ','): answered as unknown\n"
     )
 
 

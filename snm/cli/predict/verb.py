@@ -142,7 +142,8 @@ class Predict:
         if unknown:
             what = "feature"
             if (texts := predictor.vectorizer) is not None:
-                what = "known word" if texts.item_separator is None else "known item"
+                mark = texts.item_separator
+                what = "known word" if mark is None else f"known item (separator {mark!r})"
             print_note(f"{unknown:,} of {points} without a {what}: answered as unknown")
         if unlikely and self.threshold is not None:
             few = f"{unlikely:,} of {points} without a label that is as likely as"
