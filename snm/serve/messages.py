@@ -1,8 +1,12 @@
-"""The JSON bodies of requests and responses of the HTTP service."""
+"""The JSON bodies of requests and responses of the HTTP service.
+
+Validation stops at the first wrong value: a body of a million of them would fill the memory with
+errors, of which one is told.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -15,6 +19,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
+    model_validator,
 )
 
 from snm import __version__
@@ -22,18 +27,30 @@ from snm.data.formats.records import json_name
 
 __all__ = ["Answer", "Answers", "Health", "Label", "Parts", "Problem", "Question", "Witness"]
 
+_T = TypeVar("_T")
+_List = Annotated[list[_T], Field(fail_fast=True)]
+
 Label = StrictInt | StrictStr
 """The id or the name of a label."""
+_Labels = _List[Label] | _List[_List[Label]]
 
 
 def _detect_point_form(point: Any) -> str:
     return VECTOR if isinstance(point, list) else ENTRIES
 
 
+def _first_wrong_entry(point: Any) -> Any:
+    """Of an object with values that are no numbers, the first of these alone."""
+    entries = point.items() if isinstance(point, dict) else ()
+    wrong = ({name: value} for name, value in entries if type(value) not in (int, float))
+    return next(wrong, point)
+
+
 ENTRIES, VECTOR = "entries", "vector"
 """The forms of a point, as pydantic names them in the locations of its errors."""
+_Entries = Annotated[dict[str, StrictFloat], BeforeValidator(_first_wrong_entry)]
 _Point = Annotated[
-    Annotated[dict[str, StrictFloat], Tag(ENTRIES)] | Annotated[list[StrictFloat], Tag(VECTOR)],
+    Annotated[_Entries, Tag(ENTRIES)] | Annotated[_List[StrictFloat], Tag(VECTOR)],
     Discriminator(_detect_point_form),
 ]
 
@@ -50,7 +67,7 @@ def _as_name(item: Any) -> Any:
 TEXT, LIST = "a text", "a list"
 _Item = Annotated[StrictStr, BeforeValidator(_as_name, json_schema_input_type=str | float)]
 _Text = Annotated[
-    Annotated[str, Tag(TEXT)] | Annotated[list[_Item], Tag(LIST)],
+    Annotated[str, Tag(TEXT)] | Annotated[_List[_Item], Tag(LIST)],
     Discriminator(_detect_text_form),
 ]
 
@@ -62,11 +79,11 @@ class Question(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"texts": ["some words"], "k": 3}]}
     )
 
-    texts: list[_Text] | None = Field(
+    texts: _List[_Text] | None = Field(
         None,
         description="one text per point; for a recommender, a text or a list of names or numbers",
     )
-    features: list[_Point] | None = Field(
+    features: _List[_Point] | None = Field(
         None, description="for each point, feature id -> raw value, or a list of all values"
     )
     k: StrictInt | None = Field(
@@ -79,18 +96,27 @@ class Question(BaseModel):
         description="omit labels whose probability is lower, 0 to 1; or micro-f1, macro-f1 or "
         "f1@k, for the threshold that maximises this metric",
     )
-    labels: list[Label] | list[list[Label]] | None = Field(
+    labels: _Labels | None = Field(
         None,
         description="names or ids of the labels to choose from, by default all; or a list of them "
         "for each point. Unknown names are ignored, unless all are unknown",
         min_length=1,
     )
-    exclude: list[Label] | list[list[Label]] | None = Field(
+    exclude: _Labels | None = Field(
         None,
         description="names or ids of labels to exclude; or a list of them for each point. Unknown "
         "names are ignored",
     )
     explain: StrictBool = Field(False, description="explain the scores: `parts` and `because`")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_unknown_field(cls, body: Any) -> Any:
+        """Of a body with unknown fields, the first of these and the known ones."""
+        if not isinstance(body, dict):
+            return body
+        unknown = next((name for name in body if name not in cls.model_fields), None)
+        return {name: body[name] for name in (*cls.model_fields, unknown) if name in body}
 
 
 class Parts(BaseModel):

@@ -1,7 +1,10 @@
 """Requests that are refused, each with one line that says what is wrong with it."""
 
 import pytest
+from pydantic import ValidationError
 from serve.served import post
+
+from snm.serve.messages import Question
 
 INVALID = {
     "no JSON": (b"{", "body: found no JSON"),
@@ -85,6 +88,24 @@ TOO_LARGE = {
     "many bytes": (b'{"texts": ["' + b"a" * 10_000 + b'"]}', "a body of over 10000 bytes"),
 }
 """The same of 413."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"texts": [1] * 1000},
+        {"texts": [[True] * 1000]},
+        {"features": [[""] * 1000]},
+        {"features": [dict.fromkeys(map(str, range(1000)), "")]},
+        {"labels": [1.5] * 1000},
+        {"labels": [[1.5] * 1000]},
+        dict.fromkeys(map(str, range(1000))),
+    ],
+)
+def test_the_first_wrong_value_ends_the_validation(body):
+    with pytest.raises(ValidationError) as error:
+        Question.model_validate(body)
+    assert error.value.error_count() <= 4  # one for each form of labels
 
 
 @pytest.mark.parametrize("what", [*INVALID, *TOO_LARGE])
