@@ -30,7 +30,7 @@ import snm
 from benchmarks.command_line import make_parser, print_and_write
 from benchmarks.prediction.http_client import bodies_of, port_of, request
 
-CLIENTS, SLOW, PATIENCE = 64, 16, 5
+CLIENTS, SLOW, PATIENCE, MAX_BYTES = 64, 16, 5, 1 << 20
 CONFIG = snm.Config(
     dim=8, members=1, epochs=1, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
     class_init="random", memory="off", seen="keep",
@@ -43,7 +43,7 @@ BAD: tuple[tuple[bytes, bytes, bytes, int], ...] = (  # method and path, host, b
     (b"POST /predict", b"localhost", b'{"features": [{"3": 1}], "k": 1000000}', 400),
     (b"POST /predict", b"localhost", b'{"texts": ["a"]}', 400),
     (b"POST /predict", b"evil.example", b'{"features": [{"3": 1}]}', 421),
-    (b"POST /predict", b"localhost", b" " * ((1 << 20) + 1), 413),
+    (b"POST /predict", b"localhost", b" " * (MAX_BYTES + 1), 413),
     (b"GET /no/such/path?a=%00", b"localhost", b"", 404),
     (b"DELETE /predict", b"localhost", b"", 405),
 )
@@ -146,7 +146,7 @@ def measure(requests: int) -> dict[str, Any]:
         labels, _ = snm.load(run).predict(data.test.features, k=5)
         bodies = bodies_of(data.test.features)
         command = [sys.executable, "-m", "snm", "serve", str(run), "--port=0"]
-        command += [f"--patience={PATIENCE}"]
+        command += [f"--patience={PATIENCE}", f"--max-bytes={MAX_BYTES}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 found = asyncio.run(attacked(port_of(server), bodies, labels, requests, server))

@@ -150,7 +150,8 @@ def feature_rows(question: Question, predictor: Predictor, max_points: int) -> c
         raise InputError("body", "no point", "at least one")
     if len(points) > max_points:
         raise TooLargeError(
-            f"{counted(len(points), 'point')}, where a request may have {max_points}"
+            f"{counted(len(points), 'point')}, where a request may have {max_points} "
+            "(see --max-points)"
         )
     if question.texts is not None:
         if predictor.vectorizer is None:

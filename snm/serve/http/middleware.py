@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _CLOSE = (b"connection", b"close")
+_MOST_DROPPED = 1 << 28  # bytes of a body that is too large
 
 
 def error_response(
@@ -141,6 +142,9 @@ class BodyMiddleware:
 
     The routes read JSON whatever the Content-Type says: `curl -d` calls its body a form.
 
+    A body that is too large is read to its end and dropped, up to 256 MiB and until the timeout: a
+    client that is still sending it when the connection closes does not see the answer.
+
     Args:
       app: the wrapped application.
       max_bytes: of a body.
@@ -156,25 +160,31 @@ class BodyMiddleware:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        too_large = error_response(413, f"a body of over {self._max_bytes} bytes")
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self._max_bytes:
-            await too_large(scope, receive, send)
-            return
+        size = int(length) if length.isdigit() else 0  # of the whole body, as far as it is known
+        # A client that expects `100 Continue` has sent nothing yet, and waits.
+        is_waiting = b"expect" in headers and size > self._max_bytes
+        most = self._max_bytes + _MOST_DROPPED
         # The body is read here, before the response starts, so that it can still be refused.
-        body, more_body = bytearray(), True
+        body, received, more_body, in_time = bytearray(), 0, True, True
         try:
             async with asyncio.timeout(self._timeout):
-                while more_body:
+                while more_body and not is_waiting and max(size, received) <= most:
                     message = await receive()
                     if message["type"] != "http.request":
                         return
-                    body += message.get("body", b"")
+                    received += len(message.get("body", b""))
                     more_body = message.get("more_body", False)
-                    if len(body) > self._max_bytes:
-                        await too_large(scope, receive, send)
-                        return
+                    if max(size, received) <= self._max_bytes:
+                        body += message.get("body", b"")
         except TimeoutError:
+            in_time = False
+        if max(size, received) > self._max_bytes:
+            text = f"a body of over {self._max_bytes} bytes (see --max-bytes)"
+            closing = {"Connection": "close"} if more_body else None
+            await error_response(413, text, closing)(scope, receive, send)
+            return
+        if not in_time:
             text = f"a body that did not arrive within {self._timeout:g} seconds"
             await error_response(408, text, {"Connection": "close"})(scope, receive, send)
             return

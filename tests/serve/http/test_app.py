@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import gzip
+import http.client
+import json
 import re
 
 import httpx
@@ -15,6 +17,7 @@ from serve.served import WORDS, as_question, get, post, serving
 import snm
 from snm.prediction.calibration import Calibration, Curve
 from snm.prediction.thresholds import Threshold
+from snm.serve.limits import Limits
 
 
 def test_answers_are_those_of_the_model(address, served, tiny_run):
@@ -221,6 +224,24 @@ def test_a_large_body_without_a_content_length_is_refused(address):
     assert answer.status_code == 413
     told = get(f"{address}/metrics").text  # counted by its path, though it never came there
     assert 'snm_requests_total{path="/predict",status="413"}' in told
+
+
+def test_a_client_that_sends_too_much_sees_why(address):
+    """Though it reads nothing before all is sent; its connection stays open."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    for _ in range(2):
+        connection.request("POST", "/predict", b" " * 30_000_000)
+        answer = connection.getresponse()
+        assert answer.status == 413 and not answer.will_close
+        said = "a body of over 10000 bytes (see --max-bytes)"
+        assert json.loads(answer.read()) == {"error": said}
+    connection.close()
+
+
+def test_embeddings_fit_in_a_request():
+    """As many as a request may have, of 1,536 values, as Python writes them."""
+    rows = np.random.default_rng(0).normal(size=(Limits.max_points, 1536))
+    assert len(json.dumps({"features": rows.tolist()})) < Limits.max_bytes
 
 
 def test_points_as_lists_of_values(address, tiny_run):

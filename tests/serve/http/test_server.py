@@ -107,12 +107,23 @@ def test_no_http_behind_an_answer_ends_the_connection(address):
         found = read_all(connection)
     assert found.count(b"HTTP/1.1 200 OK") == found.count(b"HTTP/1.1 400 Bad Request") == 1
     with connected(address) as connection:
-        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = b"POST /predict HTTP/1.1\r\nHost: another\r\nTransfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head + b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
-        assert connection.recv(65536).startswith(b"HTTP/1.1 413")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 421")
         with contextlib.suppress(OSError):
             connection.sendall(b"zz\r\n")
         assert b"HTTP" not in read_all(connection)
+
+
+@pytest.mark.parametrize("head", [b"", b"Expect: 100-continue\r\n"])
+def test_too_large_a_body_is_refused_before_it_is_sent(address, head):
+    """One of more than a server drops, and one of a client that waits to be told to go on."""
+    size = b"10001" if head else b"%d" % (1 << 40)
+    head = b"Host: localhost\r\nContent-Length: " + size + b"\r\n" + head
+    with connected(address) as connection:
+        connection.sendall(b"POST /predict HTTP/1.1\r\n" + head + b"\r\n")
+        found = read_all(connection)
+    assert found.startswith(b"HTTP/1.1 413") and b"connection: close\r\n" in found
 
 
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 21\r\n\r\n"
