@@ -6,7 +6,8 @@ Each run trains on some of the training points of a data set, and scores 4000 ot
 run as they are; `fast` also with 4 epochs and no memory, and `default` without a memory. Test
 points are not used. Runs in the output file are not repeated.
 
-`--arms` selects arms, such as those of `EPOCHS`: the default with 10 to 30 epochs.
+`--arms` selects arms, such as those of `EPOCHS`, the default with 10 to 30 epochs, and of
+`ONE_MODEL`, `fast` with one model and 4,000 visits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ EPOCHS: dict[str, tuple[str, dict[str, Any]]] = {
     f"default, {epochs} passes": ("default", {"epochs": epochs}) for epochs in (10, 17, 25, 30)
 }
 """The same, of the arms that only `--arms` runs."""
-_ALL = {**ARMS, **EPOCHS}
+ONE_MODEL: dict[str, tuple[str, dict[str, Any]]] = {
+    f"fast, one model, {epochs} passes": ("fast", {"members": 1, "epochs": epochs, "input_dropout": 0.0})
+    for epochs in (2, 4, 8, 20)
+}
+"""The same, as `fast` was before 2026-11-30; 4,000 visits of 2,000, 1,000, 500 and 200 points."""
+_ALL = {**ARMS, **EPOCHS, **ONE_MODEL}
 
 
 def main(
@@ -56,7 +62,7 @@ def main(
       out: JSON file to write; its runs are kept, and not repeated.
       points: numbers of training points.
       seeds: of the model and of the choice of points.
-      arms: keys of `ARMS` and `EPOCHS`.
+      arms: keys of `ARMS`, `EPOCHS` and `ONE_MODEL`.
     """
     if unknown := [arm for arm in arms if arm not in _ALL]:
         raise InputError("--arms", repr(unknown[0]), nearest(unknown[0], _ALL, "a key of ARMS"))

@@ -10,6 +10,7 @@ import math
 from typing import Literal
 
 from snm.config.auto_epochs import (
+    FEW_POINTS,
     FREQUENT,
     MAX_EPOCHS_FOR_LENGTH,
     epochs_for_length,
@@ -32,6 +33,7 @@ __all__ = [
     "auto_sampled",
     "auto_score_scale",
     "auto_weighting",
+    "few_members",
 ]
 
 MIN_MEMORY_POINTS = 200
@@ -154,6 +156,22 @@ def auto_members(num_points: int, rows: int, dim: int) -> int:
     """
     small = 3 * 4 * rows * dim <= _MAX_MEMBER_BYTES
     return 3 if small and num_points <= _MAX_POINTS_OF_THREE else 1
+
+
+def few_members(num_points: int) -> int:
+    """The value for `--members few`: 1, or 2 below 2500 training points.
+
+    A tenth of the points, but at least 50, are held out from the first member to choose a memory.
+    Of a few hundred points that is much, so a second member trains on all.
+
+    Args:
+      num_points: training points.
+
+    Example:
+      >>> [few_members(n) for n in (200, 2_499, 2_500)]
+      [2, 2, 1]
+    """
+    return 2 if num_points < FEW_POINTS else 1
 
 
 def auto_members_at_once(members: int, rows: int, dim: int) -> int:

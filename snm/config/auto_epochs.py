@@ -6,6 +6,7 @@ They were chosen as those of `snm.config.auto`.
 from __future__ import annotations
 
 __all__ = [
+    "FEW_POINTS",
     "FREQUENT",
     "MAX_EPOCHS_FOR_LENGTH",
     "auto_epochs",
@@ -15,6 +16,8 @@ __all__ = [
     "few_epochs",
 ]
 
+FEW_POINTS = 2500
+"""Training points below which `--epochs few` makes several passes, and `--members few` is 2."""
 FREQUENT = 100
 """Training points of a frequent label."""
 MAX_EPOCHS_FOR_LENGTH = 4
@@ -23,12 +26,11 @@ _VISITS = 100_000  # visits of points in a training by `--epochs auto`
 _MORE_VISITS = 250_000  # the same if `auto_more_visits`
 _MAX_EPOCHS = 30
 _MAX_EPOCHS_OF_RARE = 10  # the same if class rows start at centroids and labels are rare
-_MIN_VISITS = 10_000  # that the maximum of epochs allows in any case, within 30 epochs
+_MIN_VISITS = 10_000  # on few points, within 30 epochs: of `few`, and of the maximum of `auto`
 _RARE = 30  # training points below which a label is rare
 _TWO_EPOCHS = 50_000  # points from which 2 epochs are enough, else 3
 _ONE_EPOCH = 250_000  # visits of an epoch from which one is enough
 _FREQUENT_FEATURE = 200  # training points of a frequent feature
-_FEW_VISITS = 4000  # visits of points in a training by `--epochs few`
 _FEATURES_PER_EPOCH = 20  # long points get one epoch per 20 features, see `MAX_EPOCHS_FOR_LENGTH`
 
 
@@ -86,9 +88,9 @@ def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int
     """The number of `--epochs few`: 1, or more for few points or long ones.
 
     With class rows that start at centroids, and a memory, further epochs gain less than half a
-    percent. Exceptions are fewer than 2667 visits per epoch (4000 visits, rounded to whole epochs)
-    and long points, which get at least as many epochs as by `auto_epochs`. Few points get up to 30
-    epochs: 4 epochs over 200 points are only a handful of steps.
+    percent. Exceptions are long points, which get at least as many epochs as by `auto_epochs`, and
+    fewer than 2500 visits per epoch: a few epochs would be a handful of steps, so there are about
+    10 thousand visits, in 4 to 30 epochs (`experiments/results/few-points-fast.json`).
 
     Args:
       num_points: training points.
@@ -97,12 +99,13 @@ def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int
 
     Example:
       >>> [few_epochs(n, 20) for n in (60, 200, 450, 1_123, 4_500, 162_657)]
-      [30, 20, 9, 4, 1, 1]
+      [30, 30, 22, 9, 1, 1]
       >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
       [1, 1, 2, 4, 4]
     """
-    few_points_epochs = round(_FEW_VISITS / _epoch_visits(num_points, item_splits))
-    return min(_MAX_EPOCHS, max(1, few_points_epochs, epochs_for_length(features)))
+    visits = _epoch_visits(num_points, item_splits)
+    epochs = round(_MIN_VISITS / visits) if visits < FEW_POINTS else 1
+    return min(_MAX_EPOCHS, max(epochs, epochs_for_length(features)))
 
 
 def _epoch_visits(num_points: int, item_splits: int) -> int:

@@ -50,7 +50,7 @@ class MainSettings:
     epochs: Annotated[int | Literal["auto", "few"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Passes over the training points; may be raised on a finished run. auto follows from the
     number of training points, those of a label, and how many features they have; few is one epoch,
-    but up to 30 for few points, and up to 4 if points have many features."""
+    but 4 to 30 below 2500 points, and up to 4 if points have many features."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Mini-batch size, in points."""
     dim: Annotated[int, at_least(1)] = 512
@@ -203,9 +203,10 @@ class AnswerSettings:
 class OptimizationSettings:
     """Number of models, optimisers, rates and number types."""
 
-    members: Annotated[int | Literal["auto"], at_least(1)] = "auto"
+    members: Annotated[int | Literal["auto", "few"], at_least(1)] = "auto"
     """Number of models (members), trained with different seeds; their scores are added. auto is 3
-    up to 83,333 training points and 3 GiB of embeddings, else 1."""
+    up to 83,333 training points and 3 GiB of embeddings, else 1; few is 2 below 2500 training
+    points, else 1."""
     members_at_once: Annotated[int | Literal["auto"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Models that train side by side in threads, on one CPU; auto is all of them where their
     embeddings are small. It changes time and memory, never the result."""

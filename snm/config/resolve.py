@@ -86,6 +86,8 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
 
 
 def _members(config: Config, dataset: Dataset) -> int:
+    if config.members == "few":
+        return rules.few_members(dataset.train.num_points)
     if config.members != "auto":
         return config.members
     return rules.auto_members(dataset.train.num_points, _rows(dataset), config.dim)

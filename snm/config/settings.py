@@ -29,9 +29,8 @@ __all__ = [
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "fast": {
-        "input_dropout": 0.0,
         "dim": 256,
-        "members": 1,
+        "members": "few",
         "epochs": "few",
         "batch_size": 128,
     },

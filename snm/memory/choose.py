@@ -26,7 +26,7 @@ __all__ = ["Choice", "ModelAnswers", "SettingsGain", "Voters", "choose"]
 _SEARCH_STEPS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("feature_share", (0.5, 1.0)),
     ("neighbors", (10, 30, 100, 200)),
-    ("power", (1.0, 2.0, 4.0)),
+    ("power", (1.0, 2.0, 4.0, 8.0, 16.0)),
 )
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
 _START = MemorySettings(neighbors=100, power=2.0, feature_share=0.5, weight=1.0)

@@ -64,18 +64,18 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
 
 @pytest.mark.parametrize(
     ("points", "preset_name", "expected"),
-    [(60, "fast", (30, "off")), (199, "fast", (20, "off")), (200, "fast", (20, "on")),
-     (600, "fast", (7, "on")), (1_000, "fast", (4, "on")), (199, "default", (30, "off")),
-     (200, "default", (30, "on"))],
+    [(60, "fast", (30, 2, "off")), (199, "fast", (30, 2, "off")), (200, "fast", (30, 2, "on")),
+     (600, "fast", (17, 2, "on")), (2_499, "fast", (4, 2, "on")), (2_500, "fast", (1, 1, "on")),
+     (199, "default", (30, 3, "off")), (200, "default", (30, 3, "on"))],
 )  # fmt: skip
-def test_few_points_are_visited_4000_times(points, preset_name, expected):
+def test_few_points_are_visited_10000_times(points, preset_name, expected):
     """4 epochs of 200 points in batches of 128 were 8 steps. From 200 on, 50 choose a memory."""
     data = snm.generate(points=points, test_points=0, features=500, labels=20, seed=0)
     found = resolve(preset(preset_name), data)
-    assert (found.epochs, found.memory) == expected
+    assert (found.epochs, found.members, found.memory) == expected
     if found.memory == "on":
         _, held = split_for_memory(found, data)
-        assert len(held) == max(50, points // 10)
+        assert len(held) == max(50, round(points / 10))
 
 
 def test_split_items_count_as_visits(monkeypatch):

@@ -73,8 +73,9 @@ def test_precision_is_that_of_the_added_scores(weighed: bool) -> None:
     assert tried.sure_gain > 5
 
 
-def test_labels_beyond_those_that_the_model_tells_count_as_its_last() -> None:
+def test_labels_beyond_those_that_the_model_tells_count_as_its_last(monkeypatch) -> None:
     """Neighbours name more labels than the choice looks at, most beyond the model's 8."""
+    monkeypatch.setattr("snm.memory.choose._SEARCH_STEPS", (("neighbors", (100, 200)),))
     made = Problem(knows=1.5, copies=0.8, num_labels=150)
     tried = made.tried(told=8)
     added = made.memory(tried).additions(made.features, None)
@@ -126,7 +127,7 @@ def test_no_other_value_of_one_setting_is_better() -> None:
 
     assert sure_gain() == pytest.approx(tried.sure_gain)
     others = [{"neighbors": count} for count in (10, 30, 100, 200)]
-    others += [{"power": power} for power in (1.0, 2.0, 4.0)]
+    others += [{"power": power} for power in (1.0, 2.0, 4.0, 8.0, 16.0)]
     others += [{"weight": tried.settings.weight / factor} for factor in (2.0, 4.0)]
     better = [change for change in others if sure_gain(**change) > tried.sure_gain + 1e-4]
     assert better == []

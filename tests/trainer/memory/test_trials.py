@@ -91,8 +91,8 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     [
         ({}, 600, "on"),
         ({"memory": "auto"}, 600, "on"),
-        ({"memory": "auto", "members": 1, "epochs": 7}, 600, "on"),
-        ({"memory": "auto", "members": 1, "epochs": 8}, 600, "off"),
+        ({"memory": "auto", "members": 1, "epochs": 17}, 600, "on"),
+        ({"memory": "auto", "members": 1, "epochs": 18}, 600, "off"),
         ({"memory": "auto"}, 199, "off"),
         ({"memory": "off"}, 600, "off"),
         ({"memory": "auto", "mesh": "label=2"}, 600, "on"),
