@@ -41,7 +41,10 @@ EPOCHS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """The same, of the arms that only `--arms` runs."""
 ONE_MODEL: dict[str, tuple[str, dict[str, Any]]] = {
-    f"fast, one model, {epochs} passes": ("fast", {"members": 1, "epochs": epochs, "input_dropout": 0.0})
+    f"fast, one model, {epochs} passes": (
+        "fast",
+        {"members": 1, "epochs": epochs, "input_dropout": 0.0},
+    )
     for epochs in (2, 4, 8, 20)
 }
 """The same, as `fast` was before 2026-11-30; 4,000 visits of 2,000, 1,000, 500 and 200 points."""

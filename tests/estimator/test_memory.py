@@ -221,8 +221,8 @@ def test_a_threshold_in_place_of_labels_per_point(fitted, data):
 
 
 def test_a_threshold_alone_makes_fit_tell_probabilities(data):
-    """With one member, eight passes and so few points, `auto` would try no memory."""
-    few = {**PARAMS, "members": 1, "epochs": 8, "memory": None}
+    """With one member, 18 passes and so few points, `auto` would try no memory."""
+    few = {**PARAMS, "members": 1, "epochs": 18, "memory": None}
     features, labels = data.train.features, data.train.labels
     model = SNMClassifier(**few, threshold=0.3).fit(features, labels)
     _, p = model.proba_topk(features[:50], 5)
