@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -345,10 +345,12 @@ def _check_names(names: Sequence[str], num_labels: int) -> None:
     """Raises `InputError` unless these can be the lines of a file of label names."""
     if len(names) != num_labels:
         raise InputError("label_names", counted(len(names), "name"), f"{num_labels}, one a label")
-    for label, name in enumerate(names):
-        if not isinstance(name, str) or "\n" in name:
-            found = f"{name!r:.40} of label {label}"
-            raise InputError("label_names", found, "texts of one line")
+    are_texts = all(map(isinstance, names, repeat(str)))  # no loop in Python: there may be millions
+    if not are_texts or "".join(names).count("\n"):
+        wrong = (n for n, name in enumerate(names) if not isinstance(name, str) or "\n" in name)
+        label = next(wrong)
+        found = f"{names[label]!r:.40} of label {label}"
+        raise InputError("label_names", found, "texts of one line")
 
 
 def _hash(data: Dataset) -> str:
