@@ -58,6 +58,7 @@ def load(
 
     - `train.txt`, `test.txt`
     - `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`
+    - `trn_ft_mat.txt`, `trn_lbl_mat.txt`, `tst_ft_mat.txt`, `tst_lbl_mat.txt`: the same content
     - `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`
     - dense features: `X.trn.npy`, `Y.trn.npz`, `X.tst.npy`, `Y.tst.npz`
 

@@ -34,6 +34,13 @@ def pairs(folder):
     )
 
 
+def earlier_pairs(folder):
+    for file in pairs(folder).iterdir():
+        name = file.name.replace("X_Xf", "ft_mat").replace("X_Y", "lbl_mat")
+        file.rename(folder / name)
+    return folder
+
+
 def gzipped(folder):
     for file in one_file(folder).iterdir():
         (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
@@ -56,7 +63,7 @@ def dense_arrays(folder):
     return arrays(folder, dense=True)
 
 
-@pytest.mark.parametrize("make", [one_file, gzipped, pairs, arrays, dense_arrays])
+@pytest.mark.parametrize("make", [one_file, gzipped, pairs, earlier_pairs, arrays, dense_arrays])
 def test_every_layout(tmp_path, make):
     folder = make(tmp_path / "toy")
     first, again, uncached = load(folder), load(str(folder)), load(folder, cache=None)
@@ -107,7 +114,7 @@ def test_train_without_test_names_and_filters(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "no training file, expected one of train.txt; trn_X_Xf.txt + trn_X_Y.txt; X.trn.npz"),
+        ({}, "no training file, expected one of train.txt; trn_X_Xf.txt + trn_X_Y.txt; trn_ft_"),
         ({"test.txt": TEST}, "no train.txt"),
         ({"trn_X_Xf.txt": "1 5\n0:1\n"}, "no trn_X_Y.txt, expected trn_X_Xf.txt + trn_X_Y.txt"),
         (

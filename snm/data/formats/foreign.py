@@ -178,13 +178,18 @@ def detect(path: Path, label_file: Path | None) -> str:
         return name
     if label_file is not None:
         return next(name for name, reader in READERS.items() if reader.label_file)
-    found = f"a first line {first[:40]!a}"
     if HEADER.fullmatch(first):
-        expected = "a folder with it as train.txt, which needs no import (or --format)"
-        if (split := SplitFiles.beside(path)) is not None:
-            expected = f"`{split.command}`, as {split.train.name} has the training points"
-        raise InputError(str(path), f"{found}, a header of features", expected)
-    raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
+        raise _of_header(path, first, " (or --format)")
+    expected = f"--format, one of {', '.join(READERS)}"
+    raise InputError(str(path), f"a first line {first[:40]!a}", expected)
+
+
+def _of_header(path: Path, line: str, otherwise: str = "") -> InputError:
+    """The error of a file whose first line is a header of features: it is no import file."""
+    expected = f"a folder with it as train.txt, which needs no import{otherwise}"
+    if (split := SplitFiles.beside(path)) is not None:
+        expected = f"`{split.command}`, as {split.train.name} has the training points"
+    return InputError(str(path), f"a first line {line[:40]!a}, a header of features", expected)
 
 
 def detect_all(paths: Sequence[Path], label_file: Path | None) -> str:
@@ -331,6 +336,8 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
         line = line.partition("#")[0].rstrip()
         if not line:
             continue
+        if number == 1 and HEADER.fullmatch(line):
+            raise _of_header(path, line)
         where = f"{path}:{number}"
         front, *rest = line.split()
         if ":" in front:

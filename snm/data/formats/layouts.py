@@ -31,6 +31,12 @@ class _Layout:
 _LAYOUTS = (
     _Layout("one-file text", ("train.txt",), ("test.txt",), True),
     _Layout("text pairs", ("trn_X_Xf.txt", "trn_X_Y.txt"), ("tst_X_Xf.txt", "tst_X_Y.txt"), True),
+    _Layout(  # of earlier downloads
+        "text pairs of matrices",
+        ("trn_ft_mat.txt", "trn_lbl_mat.txt"),
+        ("tst_ft_mat.txt", "tst_lbl_mat.txt"),
+        True,
+    ),
     _Layout("SciPy pairs", ("X.trn.npz", "Y.trn.npz"), ("X.tst.npz", "Y.tst.npz"), False),
     _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
 )

@@ -72,6 +72,14 @@ def test_a_label_file_means_raw_text_and_suffixes_come_first(tmp_path):
         assert detect(tmp_path / name, label_file=None) == expected
 
 
+def test_a_file_with_a_header_of_features_is_no_svmlight(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("2 5 4\n0,1 0:1\n3 1:2\n")
+    for form in (detect, lambda path, _: next(read_rows(path, "svmlight"))):
+        with pytest.raises(InputError, match=r"'2 5 4', a header of features.* needs no import"):
+            form(path, None)
+
+
 def test_the_table_needs_no_large_package():
     code = "import sys, snm.data.formats.foreign; print({'numpy', 'pyarrow'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
