@@ -17,7 +17,7 @@ class Limits:
     """Most points of a request; more are refused with 413."""
     max_bytes: int = 8 << 20
     """Most bytes of a request; more are refused with 413. The default, 8 MiB, has room for 256
-    embeddings of 1,536 values."""
+    embeddings of 1,024 values."""
     queue: int = 256
     """Requests that may wait, and as many for an explanation; more are refused with 503."""
     patience: int = 30

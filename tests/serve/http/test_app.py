@@ -239,8 +239,9 @@ def test_a_client_that_sends_too_much_sees_why(address):
 
 
 def test_embeddings_fit_in_a_request():
-    """As many as a request may have, of 1,536 values, as Python writes them."""
-    rows = np.random.default_rng(0).normal(size=(Limits.max_points, 1536))
+    """As many as a request may have, of 1,024 values and length 1, as Python writes them."""
+    rows = np.random.default_rng(0).normal(size=(Limits.max_points, 1024))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     assert len(json.dumps({"features": rows.tolist()})) < Limits.max_bytes
 
 
