@@ -30,7 +30,10 @@ from snm.text import nearest
 
 KEYS = ("P@1", "P@3", "P@5")
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "fast, 4 passes, no memory": ("fast", {"epochs": 4, "memory": "off"}),
+    "fast, 4 passes, no memory": (
+        "fast",
+        {"members": 1, "epochs": 4, "input_dropout": 0.0, "memory": "off"},
+    ),
     "fast": ("fast", {}),
     "default, no memory": ("default", {"memory": "off"}),
     "default": ("default", {}),

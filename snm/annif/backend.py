@@ -29,7 +29,7 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from snm.config.settings import Config, parse_config
-from snm.data.dataset import Dataset, Points, hash_matrices
+from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.export.load import load
 from snm.grow.run import write_grown
@@ -195,11 +195,9 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             found = "no document with both a known word and a subject"
             raise NotSupportedException(found, backend_id=self.backend_id)
         points = Points(features[kept], labels[kept])
-        shapes = repr((features.shape, labels.shape))
-        digest = hash_matrices((points.features, points.labels), shapes)
         # URIs, because the labels of subjects depend on the language.
         names = tuple(str(subjects[number].uri) for number in range(len(subjects)))
-        return Dataset(self.project.project_id, points, None, names, digest)
+        return Dataset(self.project.project_id, points, label_names=names)
 
     def _path(self, name: str) -> Path:
         return Path(self.datadir) / name

@@ -217,8 +217,8 @@ def bounds_of_run(
     complexity, radius, longest = _complexity(predictor, train)
     max_score = radius * longest
     # A collapsed model scores all labels alike: its bounds are vacuous at any margin.
-    largest_margin = max_score or 1.0
-    grid = tuple(sorted(rhos)) or tuple(2 * largest_margin / 2**i for i in range(_MARGINS, 0, -1))
+    scale = max_score or 1.0
+    grid = tuple(sorted(rhos)) or tuple(2 * scale / 2**i for i in range(_MARGINS, 0, -1))
     delta_each = delta / len(grid)
     rows = []
     for rho in grid:

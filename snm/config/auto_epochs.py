@@ -17,7 +17,8 @@ __all__ = [
 ]
 
 FEW_POINTS = 2500
-"""Training points below which `--epochs few` makes several passes, and `--members few` is 2."""
+"""Visits of an epoch below which `--epochs few` makes several passes, and training points below
+which `--members few` is 2."""
 FREQUENT = 100
 """Training points of a frequent label."""
 MAX_EPOCHS_FOR_LENGTH = 4

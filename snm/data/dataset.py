@@ -345,9 +345,12 @@ def _check_names(names: Sequence[str], num_labels: int) -> None:
     """Raises `InputError` unless these can be the lines of a file of label names."""
     if len(names) != num_labels:
         raise InputError("label_names", counted(len(names), "name"), f"{num_labels}, one a label")
-    are_texts = all(map(isinstance, names, repeat(str)))  # no loop in Python: there may be millions
-    if not are_texts or "".join(names).count("\n"):
-        wrong = (n for n, name in enumerate(names) if not isinstance(name, str) or "\n" in name)
+    # No loop in Python: there may be millions.
+    are_texts = all(map(isinstance, names, repeat(str)))
+    lines = "\n".join((*names, "")) if are_texts else ""
+    if lines.count("\n") != len(names) or "\r\n" in lines:
+        wrong = (n for n, name in enumerate(names)
+                 if not isinstance(name, str) or "\n" in name or name.endswith("\r"))  # fmt: skip
         label = next(wrong)
         found = f"{names[label]!r:.40} of label {label}"
         raise InputError("label_names", found, "texts of one line")

@@ -128,7 +128,11 @@ def decimal_variants(names: Sequence[str], what: str) -> str | None:
       >>> decimal_variants(["3", "5.0", "3.0", "a.0", "a"], "item")
       "1 item also occurs with '.0', such as '3' and '3.0': two different ones"
     """
-    numbers = [name.removesuffix(".0") for name in names if re.fullmatch(r"-?[0-9]+\.0", name)]
+    numbers = [
+        name.removesuffix(".0")
+        for name in names
+        if name.endswith(".0") and re.fullmatch(r"-?[0-9]+\.0", name)  # the first is quicker
+    ]
     both = set(numbers).intersection(names)
     if not both:
         return None

@@ -60,7 +60,7 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
         to its scores, where that raises precision on held-out points, on which the first member is
         not trained. `partial_fit` stores its points in the memory that `fit` chose; alone it makes
         none.
-      members: models trained from other seeds, whose scores are added, or `auto`.
+      members: models trained from other seeds, whose scores are added, `auto` or `few`.
       epochs: passes over the points, `auto` or `few`.
       batch_size: points a step; None is the preset's, or less where the points are few.
       learning_rate: of feature and class rows.

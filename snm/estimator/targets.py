@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -154,31 +154,28 @@ class Targets:
           where: what they are, for messages.
 
         Returns:
-          int32 [S], ascending, each once, for all points; or CSR [n, K] of ones for each.
+          int32 [S], ascending, each once, for all points; or CSR [n, K] for each, whose entries are
+          the classes, as often as they are listed.
 
         Raises:
           InputError: an unknown class, or lists for another number of points.
         """
         labels = list(labels)
         nested = [isinstance(row, _NESTED) for row in labels]
-        if not any(nested):
-            return self._distinct_columns(labels, where)
-        if not all(nested):
+        if any(nested) and not all(nested):
             raise InputError(where, "lists of classes and other things", "a list for each point")
-        if len(labels) != num_points:
+        if any(nested) and len(labels) != num_points:
             raise InputError(where, counted(len(labels), "list"), f"{num_points}, one a point")
-        rows = [self._distinct_columns(row, where) for row in labels]
-        starts = row_starts([*map(len, rows)])
-        return csr_of_ones(np.concatenate(rows), starts, (num_points, len(self.classes)))
-
-    def _distinct_columns(self, labels: Collection[Any], where: str) -> NDArray[np.int32]:
-        """The columns of some classes, int32 [S], ascending, each once."""
-        values = np.asarray(list(labels), None if len(labels) else self.classes.dtype)
+        flat = [label for row in labels for label in row] if any(nested) else labels
+        values = np.asarray(flat, None if len(flat) else self.classes.dtype)
         columns, known = self._find_columns(values)
         if not known.all():
             found = f"the class {values.tolist()[np.argmin(known)]!r}"
             raise InputError(where, found, "some of the known classes")
-        return np.unique(columns).astype(np.int32)
+        if not any(nested):
+            return np.unique(columns).astype(np.int32)
+        starts = row_starts([*map(len, labels)])
+        return csr_of_ones(columns.astype(np.int32), starts, (num_points, len(self.classes)))
 
     def weights(self, class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:
         """The weights of the classes, float32 [K], or None for 1 each.

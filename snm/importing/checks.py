@@ -49,6 +49,8 @@ def check_interactions(options: InteractionsOptions) -> None:
       InputError: options that cannot be used, or not together.
     """
     _check_given(options)
+    for path in options.source:
+        check_is_file(path, "a log of users and items")
     _check_draws(options)
     if not 0 < options.label_share < 1:
         raise InputError("--label-share", f"{options.label_share}", "above 0, below 1")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from snm.data.conversion.interactions import Interaction
-from snm.data.formats.foreign import READERS, Records, detect, detect_all
+from snm.data.formats.foreign import READERS, Records, detect_all
 from snm.data.formats.records import column_index, csv_rows, json_name, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
@@ -34,9 +34,11 @@ def read_interactions(
     fields = (options.user, options.item) + ((options.time,) if options.time else ())
     time_of, spelled = Times(options.time, options.test_from), original_spellings(known)
     row = None
-    detect_all(options.source, None)
+    form = detect_all(options.source, None)
     search = None if options.time else disorder
-    rows = itertools.chain.from_iterable(_rows(path, fields, search) for path in options.source)
+    rows = itertools.chain.from_iterable(
+        _rows(path, form, fields, search) for path in options.source
+    )
     for number, (where, values) in enumerate(rows):
         row = [
             normalize_spaces(values[0]),
@@ -55,13 +57,12 @@ def read_interactions(
         raise InputError(shown(options.source), "no interaction", "at least one")
 
 
-def _rows(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
-    """The rows of a file.
+def _rows(path: Path, form: str, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+    """The rows of a file of this format.
 
     Raises:
-      InputError: another format, or a file that cannot be read.
+      InputError: another format than CSV and those of records, or a file that cannot be read.
     """
-    form = detect(path, None)
     if form == "csv":
         return _read_csv(path, fields, disorder)
     if (records := READERS[form].records) is not None:

@@ -25,7 +25,7 @@ class ImportOptions:
     """Options of an import of texts or svmlight files; their docstrings are the help."""
 
     source: tuple[Path, ...]
-    """Training points; may be .gz files. Several are read as one, in the order given."""
+    """Training points; text may be in .gz files. Several are read as one, in the order given."""
     out: Path
     """Folder to create; must not exist."""
     test: tuple[Path, ...] = ()
@@ -106,7 +106,7 @@ class InteractionsOptions:
     """Options of an import of interactions; their docstrings are the help."""
 
     source: tuple[Path, ...]
-    """Interactions; may be .gz files. Several are read as one, in the order given."""
+    """Interactions; text may be in .gz files. Several are read as one, in the order given."""
     out: Path
     """Folder to create; must not exist."""
     user: str = "user"

@@ -175,6 +175,7 @@ def test_test_points_of_other_sizes():
         (("a",), "found 1 name, expected 2, one a label"),
         (("a", "b", "c"), "found 3 names, expected 2, one a label"),
         (("a", "b\nc"), r"found 'b\\nc' of label 1, expected texts of one line"),
+        (("a", "b\r"), r"found 'b\\r' of label 1, expected texts of one line"),
         (("a", 3), "found 3 of label 1, expected texts of one line"),
     ],
 )

@@ -117,8 +117,12 @@ def test_what_is_refused_names_the_file(tmp_path, capsys):
         said = refused(capsys, *command[:2], first, "gs://a/b.csv", *command[2:])
         assert said.endswith("found an address of a store, expected a path of this machine")
     none = tmp_path / "none.csv"
-    said = refused(capsys, "data", "import", first, none, "--out", tmp_path / "out")
-    assert said == f"{none}: found no such file, expected a file of points"
+    for verb, what in (
+        ("import", "a file of points"),
+        ("interactions", "a log of users and items"),
+    ):
+        said = refused(capsys, "data", verb, first, none, "--out", tmp_path / "out")
+        assert said == f"{none}: found no such file, expected {what}"
     files = ("data", "import", first, second, "--out", tmp_path / "out")
     second.write_text("text,labels\na word\n")
     assert refused(capsys, *files).startswith(f"{second}:2: found 1 field, expected 2")

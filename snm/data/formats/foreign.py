@@ -83,7 +83,7 @@ class ReadOptions:
       label_file: file with the labels of raw text, one line per text.
       weight: name of the field of the weight of a point; None is 1 for all.
       item_separator: the character between items, if texts are lists of items; fields of JSON
-        lines may then be lists.
+        lines and Parquet may then be lists.
       name: normalizes the name of a label.
     """
 
@@ -169,7 +169,7 @@ def detect(path: Path, label_file: Path | None) -> str:
     """Names the format of a file: by its first bytes, its suffix, or its first line.
 
     Raises:
-      InputError: neither identifies a format, and there is no label file (which only raw text has).
+      InputError: none identifies a format, and there is no label file (which only raw text has).
     """
     if (name := recognize_file(path)) is not None:
         return name

@@ -41,7 +41,7 @@ def read_parquet(
     Args:
       path: the file.
       columns: those that are read, and what is expected if one is missing, for messages. None
-        reads all, except those of other types, such as bytes.
+        reads all, except those of other types, such as bytes; at least one must be left.
 
     Raises:
       InputError: pyarrow is missing, a file that cannot be read, a column that is missing, twice
@@ -122,7 +122,8 @@ def _choose_columns(path: Path, schema: Any, columns: Mapping[str, str] | None) 
       InputError: a column is missing, twice there or of another type.
     """
     if columns is None:
-        columns = dict.fromkeys((one.name for one in schema if _is_plain(one.type)), "")
+        plain = [one.name for one in schema if _is_plain(one.type)]
+        columns = dict.fromkeys(plain or schema.names, "")  # without any, the first is refused
     for name, expected in columns.items():
         kind = schema.types[find_column(str(path), name, schema.names, expected)]
         if not _is_plain(kind):
@@ -170,6 +171,8 @@ def _values(path: Path, before: int, name: str, column: Any) -> list[Any]:
     import pyarrow as pa
 
     if pa.types.is_decimal(column.type):
+        if column.type.scale <= 0:  # whole numbers, as data warehouses keep ids
+            return [None if value is None else int(value) for value in column.to_pylist()]
         column = column.cast(pa.float64())
     if is_time := pa.types.is_timestamp(column.type):
         # Python has no nanoseconds. The values are in UTC, whatever zone shows them.

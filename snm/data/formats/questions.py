@@ -71,14 +71,14 @@ def read_questions(
 
     Args:
       path: the file, or `-` for standard input.
-      form: its format; `auto` detects it from the name and the first line.
+      form: its format; `auto` detects it from its name and how it begins.
       columns: names of the columns or fields that hold the text; several are joined by a space.
         By default those of the training texts, if the file has them, otherwise `text`.
       trained_on: the columns of the training texts, if known.
       num_features: d of the model, which a file of features has in its header.
       of_texts: whether the model labels texts, so that a file may have one text per line.
       item_separator: the character between items, if texts are lists of items; fields of JSON
-        lines may then be lists.
+        lines and Parquet may then be lists.
 
     Raises:
       InputError: a file that cannot be read, or columns that it lacks; while rows are read, the

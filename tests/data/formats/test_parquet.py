@@ -146,6 +146,21 @@ def test_a_log_out_of_order_is_told(tmp_path, capsys):
     assert "rows are not in the order of 'at'" in capsys.readouterr().out
 
 
+def test_ids_of_data_warehouses_are_exact(tmp_path):
+    """As decimals without digits after the point: these two are one float64."""
+    ids = [2**53, 2**53 + 1]
+    decimals = pa.array([Decimal(one) for one in ids], pa.decimal128(38, 0))
+    path = written(tmp_path / "points", text=["a", "b"], labels=decimals)
+    found = [row.labels for row in read_rows(path, "parquet")]
+    assert found == [(str(one),) for one in ids]
+
+
+def test_a_file_without_a_column_that_can_be_read(tmp_path):
+    path = written(tmp_path / "points", text=[b"a"])
+    with pytest.raises(InputError, match="column 'text' of binary"):
+        list(read_parquet(path))
+
+
 INVALID = pa.Array.from_buffers(
     pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0"), pa.py_buffer(b"ok\xff\xfe")]
 )

@@ -223,7 +223,7 @@ with process_group(ProcessOptions(f"127.0.0.1:{port}", processes, number, 20)):
     row = {
         "points": source.features.shape[0], "first": source.counts.first, "mapped": mapped,
         "frequency": label_frequency_together(data).tolist(), "idf": weighting.idf.tolist(),
-        "duplicates": np.flatnonzero(duplicate_test_rows_together(data)).tolist(),
+        "duplicates": np.flatnonzero(duplicate_test_rows_together(data.test, data.train)).tolist(),
         "features": float(source.features.sum()), "dropout": config.input_dropout,
     }
     print(json.dumps(row))
