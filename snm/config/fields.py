@@ -50,7 +50,7 @@ class MainSettings:
     epochs: Annotated[int | Literal["auto", "few"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Passes over the training points; may be raised on a finished run. auto follows from the
     number of training points, those of a label, and how many features they have; few is one epoch,
-    but 4 to 30 below 2500 visits an epoch, and up to 4 if points have many features."""
+    but 4 to 30 below 2500 points, and up to 4 if points have many features."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Mini-batch size, in points."""
     dim: Annotated[int, at_least(1)] = 512
