@@ -34,7 +34,7 @@ def read_results(path: Path | None, start: dict[str, Any] | None = None) -> dict
     return dict(start or {})
 
 
-def write_results(path: Path | None, results: dict[str, Any]) -> None:
+def write_results(path: Path | None, results: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Writes the results, unless they are only printed (`path` is None)."""
     if path is not None:
         write_json(path, results)

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from benchmarks.command_line import make_parser
+from benchmarks.command_line import make_parser, write_results
 
 MESHES = ("label=2", "data=2,label=4", "label=8")
 STEPS = 50
@@ -274,14 +273,12 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     import snm
-    from snm.system.files.atomic import write_atomic
 
     found = []
     for name in given.data or ["generated"]:
         data = snm.generate(**GENERATED) if name == "generated" else snm.load_data(name)
         found.append(measure(name if name == "generated" else data.name, data, given))
-    if given.out is not None:
-        write_atomic(given.out, json.dumps(found, indent=1) + "\n")
+    write_results(given.out, found)
 
 
 def measure(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     if test is not None:
         in_test = np.bincount(test.labels.indices, minlength=train.num_labels) > 0
         only_in_test = int(np.count_nonzero(not_in_train & in_test))
-        duplicates = int(np.count_nonzero(duplicate_test_rows(dataset.test, dataset.train)))
+        duplicates = int(np.count_nonzero(duplicate_test_rows(test, train)))
     test_points = 0 if test is None else test.num_points
     return {
         "name": dataset.name,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes
-from snm.data.formats.parquet import MAGIC
+from snm.data.formats.not_text import PARQUET
 
 __all__ = ["Scan", "scan", "sniff"]
 
@@ -77,7 +77,7 @@ def scan(path: Path) -> Scan | None:
 
 # Patterns of the first line, and the formats that they indicate.
 _SNIFFED = (
-    (re.compile(MAGIC), "a Parquet file"),
+    (re.compile(PARQUET), "a Parquet file"),
     (re.compile(rb"^\s*\{"), "JSON lines"),
     (re.compile(rb"(^|\s)__label__\S"), "fastText lines"),
     (re.compile(rb"^\s*[-+\d.,eE]+\s+\d+:[-+\d.eE]+"), "svmlight lines"),

@@ -177,7 +177,12 @@ class PredictMixin:
         write_folder(self.predictor_, self.config_, self._targets, Path(folder))
 
     def _answers(
-        self, predict: Callable[..., tuple[NDArray, NDArray]], X: Any, k: Any, *lists: Any
+        self,
+        predict: Callable[..., tuple[NDArray, NDArray]],
+        X: Any,
+        k: Any,
+        labels: Any,
+        exclude: Any,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The classes [n, k] that a method of the predictor gives, and their scores.
 
@@ -185,13 +190,16 @@ class PredictMixin:
           predict: the method.
           X: inputs [n, d].
           k: as in `decision_topk`.
-          lists: `labels` and `exclude` of `decision_topk`.
+          labels: as in `decision_topk`.
+          exclude: as in `decision_topk`.
         """
         rows = self._rows(X)
-        columns, scores = predict(rows, k, *(
-            None if given is None else self._targets.columns(given, rows.shape[0], where)
-            for given, where in zip(lists, ("labels", "exclude"), strict=True)
-        ))  # fmt: skip
+        lists = {
+            where: self._targets.columns(given, rows.shape[0], where)
+            for where, given in (("labels", labels), ("exclude", exclude))
+            if given is not None
+        }
+        columns, scores = predict(rows, k, **lists)
         counts = (columns >= 0).sum(axis=1)  # no class stands for none
         if (fewest := int(counts.min(initial=columns.shape[1]))) < columns.shape[1]:
             row = int(np.argmin(counts))

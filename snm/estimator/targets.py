@@ -126,7 +126,7 @@ class Targets:
         else:
             flat = [label for row in y for label in set(row)]
             counts = np.array([len(set(row)) for row in y], np.int64)
-        values = np.asarray(flat, None if len(flat) else self.classes.dtype)
+        values = np.asarray(flat)
         columns, known = self._find_columns(values)
         if unknown == "refuse" and not known.all():
             found = f"the class {values.tolist()[np.argmin(known)]!r}"
@@ -162,17 +162,18 @@ class Targets:
         """
         labels = list(labels)
         nested = [isinstance(row, _NESTED) for row in labels]
-        if any(nested) and not all(nested):
-            raise InputError(where, "lists of classes and other things", "a list for each point")
-        if any(nested) and len(labels) != num_points:
-            raise InputError(where, counted(len(labels), "list"), f"{num_points}, one a point")
-        flat = [label for row in labels for label in row] if any(nested) else labels
-        values = np.asarray(flat, None if len(flat) else self.classes.dtype)
+        if of_points := any(nested):
+            if not all(nested):
+                found = "lists of classes and other things"
+                raise InputError(where, found, "a list for each point")
+            if len(labels) != num_points:
+                raise InputError(where, counted(len(labels), "list"), f"{num_points}, one a point")
+        values = np.asarray([label for row in labels for label in row] if of_points else labels)
         columns, known = self._find_columns(values)
         if not known.all():
             found = f"the class {values.tolist()[np.argmin(known)]!r}"
             raise InputError(where, found, "some of the known classes")
-        if not any(nested):
+        if not of_points:
             return np.unique(columns).astype(np.int32)
         starts = row_starts([*map(len, labels)])
         return csr_of_ones(columns.astype(np.int32), starts, (num_points, len(self.classes)))

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snm.data.formats.label_lists import parse_list
-from snm.data.formats.parquet import MAGIC, read_parquet
+from snm.data.formats.not_text import PARQUET
+from snm.data.formats.parquet import read_parquet
 from snm.data.formats.record_fields import read_labels, read_text, read_weight, to_weight
 from snm.data.formats.records import (
     column_index,
@@ -257,7 +258,7 @@ def _of_records(records: Records, path: Path, options: ReadOptions) -> Iterator[
 
 
 def _json_lines(
-    path: Path, columns: Mapping[str, str] | None = None
+    path: Path, columns: Mapping[str, str] | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of JSON lines, of which each says for itself which fields it has."""
     return json_objects(path, numbered_lines(path))
@@ -380,7 +381,7 @@ READERS: dict[str, Reader] = {
     "parquet": Reader(
         functools.partial(_of_records, read_parquet),
         records=read_parquet,
-        magic=MAGIC,
+        magic=PARQUET,
         suffixes=(".parquet",),
         fields=True,
         nothing="no row",

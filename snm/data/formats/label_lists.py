@@ -97,11 +97,8 @@ def first_label_lists(
     for path in paths:
         rows = csv_rows(path, numbered_lines(path), [(*texts, *fields)])
         _, header = next(rows)
-        sought = {
-            name: header.index(name) for name in fields if name in header and name not in first
-        }
-        while sought and (row := next(rows, None)) is not None:
-            cells = {field: row[1][index].strip() for field, index in sought.items()}
+        places = {name: header.index(name) for name in fields if name in header}
+        while (sought := places.keys() - first.keys()) and (row := next(rows, None)) is not None:
+            cells = {field: row[1][places[field]].strip() for field in sought}
             first |= {field: cell for field, cell in cells.items() if cell}
-            sought = {field: index for field, index in sought.items() if field not in first}
     return {field: first[field] for field in fields if parse_list(first.get(field, "")) is not None}

@@ -10,8 +10,12 @@ import re
 
 from snm.errors import InputError
 
-__all__ = ["ZIP", "refuse_packed", "undecoded"]
+__all__ = ["GZIP", "PARQUET", "ZIP", "refuse_packed", "undecoded"]
 
+PARQUET = b"PAR1\x15"
+"""How a Parquet file begins: the mark of the format, then a number of its first header."""
+GZIP = b"\x1f\x8b"
+"""How gzip data begin."""
 ZIP = b"PK\x03\x04"
 """How an archive begins, and what is made of archives: files of Office, for example."""
 
@@ -19,9 +23,8 @@ _SHEET = "CSV in UTF-8, as a spreadsheet program saves it"
 _TABLE = 'JSON lines: `pandas.{}(FILE).to_json(NEW, orient="records", lines=True)` makes them'
 _UNPACKED = "the text in it, which `{}` unpacks"
 
-_GZIP = b"\x1f\x8b"
 _BEGINNINGS = (
-    (rb"PAR1\x15", "a Parquet file", _TABLE.format("read_parquet")),
+    (PARQUET, "a Parquet file", _TABLE.format("read_parquet")),
     (rb"ARROW1\0", "an Arrow file", _TABLE.format("read_feather")),
     (
         ZIP + rb".*?(\[Content_Types\]|xl/|docProps/|opendocument)",
@@ -30,7 +33,7 @@ _BEGINNINGS = (
     ),
     (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file", _SHEET),  # of 2003 and before
     (ZIP, "a zip archive", _UNPACKED.format("unzip")),
-    (_GZIP, "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
+    (GZIP, "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
     (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACKED.format("bunzip2 -c")),
     (rb"\xfd7zXZ\0", "xz data", _UNPACKED.format("xz -dc")),
     (rb"\x28\xb5\x2f\xfd", "Zstandard data", _UNPACKED.format("zstd -dc")),
@@ -56,7 +59,7 @@ def refuse_packed(name: str, first: bytes) -> None:
     Raises:
       InputError: they begin as such a file does.
     """
-    if first.startswith(_GZIP) and name.endswith(".gz"):  # which was unpacked once
+    if first.startswith(GZIP) and name.endswith(".gz"):  # which was unpacked once
         expected = "a file that is packed once, which `gunzip -c` makes of it"
         raise InputError(name, "gzip data in gzip data", expected)
     for beginning, found, expected in _BEGINNINGS:

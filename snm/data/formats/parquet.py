@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from snm.data.formats.gzipped import unreadable
+from snm.data.formats.not_text import GZIP
 from snm.data.formats.records import find_column
 from snm.errors import InputError
 from snm.system.faults import is_out_of_memory
 from snm.system.imports import requires_extra
 from snm.text import first_line
 
-__all__ = ["MAGIC", "read_parquet"]
-
-MAGIC = b"PAR1\x15"
-"""How a Parquet file begins: the mark of the format, then a number of its first header."""
+__all__ = ["read_parquet"]
 
 _MARK, _ENCRYPTED = b"PAR1", b"PARE"  # at both ends of a file
 _ROWS = 1024  # of a batch; texts may be long
@@ -91,7 +89,7 @@ def _check_ends(path: Path) -> None:
         last = stream.read()
     if _ENCRYPTED in (first[: len(_MARK)], last):
         raise _of_encrypted(path)
-    if first.startswith(b"\x1f\x8b"):
+    if first.startswith(GZIP):
         expected = "the Parquet file in it, which `gunzip` unpacks"
         raise InputError(str(path), "gzip data", expected)
     if not first.startswith(_MARK):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_matrix, vstack
 
 from snm.data.csr import count_ids
-from snm.data.dataset import Dataset, Points, hash_matrices
+from snm.data.dataset import Dataset, Points
 from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 
@@ -177,6 +177,4 @@ def _join_domains(
         both.append((x[rows], y[rows]))
     occurring = np.unique(both[0][1].indices)
     joined = [Points(x, csr_matrix(y[:, occurring], dtype=np.float32)) for x, y in both]
-    digest = hash_matrices(m for points in joined for m in (points.features, points.labels))
-    test = joined[1] if joined[1].num_points else None
-    return Dataset(name, joined[0], test, None, digest)
+    return Dataset(name, joined[0], joined[1] if joined[1].num_points else None)

@@ -169,17 +169,19 @@ class BodyMiddleware:
         body, received, more_body, in_time = bytearray(), 0, True, True
         try:
             async with asyncio.timeout(self._timeout):
-                while more_body and not is_waiting and max(size, received) <= most:
+                while more_body and not is_waiting and size <= most:
                     message = await receive()
                     if message["type"] != "http.request":
                         return
-                    received += len(message.get("body", b""))
+                    part = message.get("body", b"")
+                    received += len(part)
+                    size = max(size, received)
                     more_body = message.get("more_body", False)
-                    if max(size, received) <= self._max_bytes:
-                        body += message.get("body", b"")
+                    if size <= self._max_bytes:
+                        body += part
         except TimeoutError:
             in_time = False
-        if max(size, received) > self._max_bytes:
+        if size > self._max_bytes:
             text = f"a body of over {self._max_bytes} bytes (see --max-bytes)"
             closing = {"Connection": "close"} if more_body else None
             await error_response(413, text, closing)(scope, receive, send)
