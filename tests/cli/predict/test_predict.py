@@ -20,6 +20,7 @@ import pytest
 import tiny
 from cli.text_runs import TEXTS
 from command_line import answers, call, refused
+from data.documents import write_jsonl
 
 import snm
 from snm.cli.predict.verb import Predict
@@ -64,7 +65,7 @@ def written(path, form):
     if form == "text":
         path.write_text("".join(f"{text}\n" for text in TEXTS))
     elif form == "jsonl":
-        path.write_text("".join(json.dumps({**row, "tags": ["a"]}) + "\n" for row in rows))
+        write_jsonl(path, ({**row, "tags": ["a"]} for row in rows))
     else:
         between = {"csv": ",", "tsv": "\t"}[form]
         lines = [between.join(rows[0])]
@@ -123,7 +124,7 @@ def test_parquet_is_answered_as_json_lines_are(run, tmp_path, capsys, monkeypatc
         for n, text in enumerate(TEXTS)
     ]
     lines, path = tmp_path / "a.jsonl", tmp_path / "a.parquet"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(lines, rows)
     table = pa.Table.from_pylist(rows)
     pq.write_table(table, path)
     expected, said = answers(capsys, run, lines)
