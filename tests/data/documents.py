@@ -5,6 +5,7 @@ import gzip
 import json
 
 import numpy as np
+from command_line import contents
 
 import snm
 
@@ -25,15 +26,19 @@ def documents(count=60, seed=0):
 TEXTS, LABELS = documents()
 
 
+def write_jsonl(path, rows):
+    """Writes JSON lines, and returns the path."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 def write(folder, form, texts=TEXTS, labels=LABELS):
     """Writes the documents in a format; returns the file and the options to import it."""
     folder.mkdir(exist_ok=True)
     pairs = list(zip(texts, labels, strict=True))
     if form == "jsonl":
-        path = folder / "docs.jsonl"
-        rows = [json.dumps({"text": text, "labels": names}) for text, names in pairs]
-        path.write_text("\n".join(rows) + "\n")
-        return [path]
+        rows = ({"text": text, "labels": names} for text, names in pairs)
+        return [write_jsonl(folder / "docs.jsonl", rows)]
     if form == "packed":
         (path,) = write(folder, "jsonl", texts, labels)
         packed = path.with_suffix(".jsonl.gz")
@@ -57,6 +62,11 @@ def write(folder, form, texts=TEXTS, labels=LABELS):
     words = [" ".join(f"__label__{n.replace(' ', '_')}" for n in names) for names in labels]
     path.write_text("".join(f"{front} {text}\n" for front, text in zip(words, texts, strict=True)))
     return [path]
+
+
+def data_set(out):
+    """The files of a data set, but for the places of its rows."""
+    return {path.name: raw for path, raw in contents(out).items() if "_rows" not in path.name}
 
 
 def read(out):

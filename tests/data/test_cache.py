@@ -12,7 +12,7 @@ from snm.data.load import load
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
-    """Keeps the tests away from the user's cache."""
+    """A cache of the test's own."""
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

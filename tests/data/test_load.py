@@ -16,10 +16,9 @@ from snm.errors import InputError
 
 
 @pytest.fixture(autouse=True)
-def cache_folder(tmp_path, monkeypatch):
-    """Keeps the tests away from the user's cache."""
+def _empty_cache(tmp_path, monkeypatch):
+    """Each test parses its files: the cache of all tests may have the same content."""
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def pairs(folder):

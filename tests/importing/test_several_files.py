@@ -6,9 +6,9 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import call, contents, refused
-from data.documents import LABELS, TEXTS
-from data.logs import log
+from command_line import call, refused
+from data.documents import LABELS, TEXTS, data_set, write_jsonl
+from data.logs import log, write_csv
 
 import snm
 from snm.data.formats.label_lists import first_label_lists
@@ -22,7 +22,7 @@ ROWS = [
 
 def write(path, rows, columns=("text", "labels", "weight")):
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_jsonl(path, rows)
     elif path.suffix == ".parquet":
         kinds = {"text": pa.string(), "labels": pa.list_(pa.string()), "weight": pa.int64()}
         schema = pa.schema([(name, kinds[name]) for name in columns])
@@ -43,10 +43,6 @@ def write_parts(folder, form):
         write(folder / f"part-{number}.{form}", ROWS[first:end], orders[number % 2])
         for number, (first, end) in enumerate(PARTS)
     ]
-
-
-def data_set(out):
-    return {path.name: raw for path, raw in contents(out).items() if "_rows" not in path.name}
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
@@ -90,8 +86,7 @@ def test_the_first_cell_that_shows_lists_may_be_in_a_later_file(tmp_path):
 def test_a_log_in_several_files(tmp_path, capsys):
     rows = log()
     for name, some in (("whole", rows), ("a", rows[:200]), ("b", rows[200:200]), ("c", rows[200:])):
-        text = "".join(f"{user},{item},{time}\n" for user, item, time in some)
-        (tmp_path / f"{name}.csv").write_text("user,item,when\n" + text)
+        write_csv(tmp_path / f"{name}.csv", some)
     parts = [tmp_path / f"{name}.csv" for name in "abc"]
     for number, options in enumerate(((), ("--time", "when", "--leave-last", 1))):
         one, many = tmp_path / f"one{number}", tmp_path / f"many{number}"

@@ -1,16 +1,14 @@
 """What an import says of the names of labels."""
 
-import json
-
 import pytest
 from command_line import call
+from data.documents import write_jsonl
 
 
 def said_of(tmp_path, capsys, labels, *options, out="out"):
     """What the import of points with these labels prints."""
-    source = tmp_path / f"{out}.jsonl"
     rows = ({"text": f"word{i} some", "labels": names} for i, names in enumerate(labels))
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = write_jsonl(tmp_path / f"{out}.jsonl", rows)
     call("data", "import", source, "--out", tmp_path / out, *options)
     return capsys.readouterr().out.replace("\n", " ")
 

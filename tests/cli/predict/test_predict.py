@@ -1,17 +1,10 @@
 """`snm predict` on texts: it finds out what its input is, says so, and answers no unknown text."""
 
-import contextlib
-import dataclasses
 import datetime
 import gzip
 import io
 import json
-import os
-import signal
 import sys
-from pathlib import Path
-from types import SimpleNamespace
-from typing import get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +13,11 @@ import pytest
 import tiny
 from cli.text_runs import TEXTS
 from command_line import answers, call, refused
+from data.documents import write_jsonl
 
 import snm
-from snm.cli.predict.verb import Predict
 from snm.data.formats.foreign import READERS, Reader
 from snm.data.formats.repository_text.writer import write_text
-from snm.prediction.answer_lines import FORMATS
 
 
 @pytest.fixture
@@ -64,7 +56,7 @@ def written(path, form):
     if form == "text":
         path.write_text("".join(f"{text}\n" for text in TEXTS))
     elif form == "jsonl":
-        path.write_text("".join(json.dumps({**row, "tags": ["a"]}) + "\n" for row in rows))
+        write_jsonl(path, ({**row, "tags": ["a"]} for row in rows))
     else:
         between = {"csv": ",", "tsv": "\t"}[form]
         lines = [between.join(rows[0])]
@@ -102,6 +94,11 @@ def test_forms_are_found_out(run, tmp_path, capsys, name, form, told):
     assert "wrote the labels of 5 points to" in capsys.readouterr().out
 
 
+def give(monkeypatch, content):
+    """Standard input has these bytes."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text", "sparse"])
 def test_standard_input(run, tmp_path, capsys, monkeypatch, form):
     path = tmp_path / "a"
@@ -110,7 +107,7 @@ def test_standard_input(run, tmp_path, capsys, monkeypatch, form):
         write_text(path, rows, rows[:, : tiny.LABELS] * 0)
     else:
         written(path, form)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(path.read_bytes())))
+    give(monkeypatch, path.read_bytes())
     found, said = answers(capsys, run, "-")
     check(found, run)
     begins = "standard input: " if form != "sparse" else "2 of 5 points"
@@ -123,7 +120,7 @@ def test_parquet_is_answered_as_json_lines_are(run, tmp_path, capsys, monkeypatc
         for n, text in enumerate(TEXTS)
     ]
     lines, path = tmp_path / "a.jsonl", tmp_path / "a.parquet"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(lines, rows)
     table = pa.Table.from_pylist(rows)
     pq.write_table(table, path)
     expected, said = answers(capsys, run, lines)
@@ -148,7 +145,7 @@ def test_parquet_is_answered_as_json_lines_are(run, tmp_path, capsys, monkeypatc
     pq.write_table(table.select(["title"]), path)
     said = refused(capsys, "predict", run, path)
     assert said.startswith(f"{path}: row 1: found no 'text' among 'title', expected a row with ")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    give(monkeypatch, path.read_bytes())
     said = refused(capsys, "predict", run, "-", "--input-format", "parquet")
     assert said.startswith("standard input: found Parquet, expected the name of a file")
 
@@ -183,15 +180,10 @@ def test_columns_that_are_named(run, tmp_path, capsys):
 
 def test_a_first_line_that_may_name_columns_is_told(run, capsys, monkeypatch):
     for first, told in (("Title,Tags", True), ("red sea, blue", False)):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{first}\n".encode())))
+        give(monkeypatch, f"{first}\n".encode())
         _, said = answers(capsys, run, "-")
         assert said.startswith("snm: standard input: one text a line")
         assert ("--columns says which has the text" in said) == told
-
-
-def test_formats_are_those_of_the_table():
-    """The command line names them itself: the table imports NumPy."""
-    assert get_args(get_type_hints(Predict)["format"]) == tuple(FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -243,77 +235,6 @@ def test_columns_are_never_taken_for_texts(run, tmp_path, capsys):
     assert said.startswith("--input-format: found --text, expected INPUT")
 
 
-def test_an_output_that_is_no_file(run, tmp_path, capsys):
-    """A pipe stays one, and of a link the file that it names is written."""
-    pipe, target, link = (tmp_path / name for name in ("pipe", "target", "link"))
-    os.mkfifo(pipe)
-    said = refused(capsys, "predict", run, "--text", "word03", "--out", pipe)
-    assert said == f"--out {pipe}: found no regular file, expected a file to write or replace"
-    assert pipe.is_fifo()
-    target.write_text("before")
-    link.symlink_to(target)
-    call("predict", run, "--text", "word03", "--out", link)
-    assert link.is_symlink() and json.loads(target.read_text())["labels"]
-
-
-def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
-    path, link, twin = (tmp_path / name for name in ("a.csv", "link.jsonl", "twin.jsonl"))
-    written(path, "csv")
-    before = path.read_bytes()
-    link.symlink_to(path)
-    os.link(path, twin)
-    texts = ["--text", "x"]
-    for words in ([path], [link], [*texts, "--labels", path], [*texts, "--exclude", path]):
-        for output in (path, link, twin):
-            said = refused(capsys, "predict", run, *words, "--out", output)
-            assert said == f"--out {output}: found the file that is read, expected another file"
-    assert path.read_bytes() == before and link.is_symlink()
-
-
-def test_an_output_that_is_compressed(run, tmp_path, capsys):
-    plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
-    for output in (plain, packed):
-        call("predict", run, "--text", *TEXTS, "--out", output)
-    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
-    capsys.readouterr()
-    said = refused(capsys, "predict", run, "--text", "x", "--format=sparse", "--out", packed)
-    assert said.startswith(f"--out {packed}: found --format sparse")
-
-
-@pytest.mark.parametrize("name", ["answers.csv", "answers.CSV.gz", "answers.parquet"])
-def test_an_output_named_as_a_table(run, tmp_path, capsys, name):
-    """It would hold lines of JSON."""
-    said = refused(capsys, "predict", run, "--text", "x", "--out", tmp_path / name)
-    assert said.startswith(f"--out {tmp_path / name}: found the ending .")
-    assert "expected a name such as answers.jsonl: answers are lines of JSON" in said
-    assert not (tmp_path / name).exists()
-
-
-def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("word03\n")
-
-    def stopped(*_):
-        assert len(list(tmp_path.glob(".*.out"))) == 1  # a part is there
-        os.kill(os.getpid(), signal.SIGTERM)
-        yield
-
-    monkeypatch.setattr("snm.cli.predict.verb._answers", stopped)
-    call("predict", run, texts, "--out", tmp_path / "out", status=128 + signal.SIGTERM)
-    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("words", [["predict", "RUN", "--text", "word03"], ["--version"]])
-def test_a_full_disk_under_standard_output(run, words, capsys, monkeypatch):
-    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:  # of what it keeps back
-        monkeypatch.setattr(sys, "stdout", full)
-        call(*[run if word == "RUN" else word for word in words], status=1)
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == "snm: error: standard output: no space left on device"
-
-
 def test_a_file_of_other_features_is_read_as_texts_and_told(run, tmp_path, capsys):
     features = tmp_path / "features.txt"
     features.write_text("1 7 3\n0 4:1\n")
@@ -336,8 +257,7 @@ def test_columns_apart_as_spreadsheets_write_them(run, tmp_path, capsys, monkeyp
     expected, _ = answers(capsys, run, "--text", TEXTS[0])
     found, _ = answers(capsys, run, path)
     assert found == [{"fields": {"id": "1"}, **expected[0]}]
-    given = io.TextIOWrapper(io.BytesIO(path.read_bytes()))
-    monkeypatch.setattr("sys.stdin", given)
+    give(monkeypatch, path.read_bytes())
     assert answers(capsys, run, "-")[0] == found
 
 
@@ -346,32 +266,14 @@ def test_faults_of_standard_input(run, tmp_path, capsys, monkeypatch):
     write_text(tmp_path / "a", rows, rows[:, : tiny.LABELS] * 0)
     head, first, _, *rest = (tmp_path / "a").read_text().splitlines()
     wrong = "\n".join([head, first, " x:1", *rest]).encode()
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wrong)))
+    give(monkeypatch, wrong)
     assert refused(capsys, "predict", run, "-").startswith("standard input:3: found ")
     nested = b'{"a":' * 100_000
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(nested)))
+    give(monkeypatch, nested)
     assert refused(capsys, "predict", run, "-").startswith("standard input:1: found no JSON")
     monkeypatch.setattr(sys, "stdin", None)
     said = refused(capsys, "predict", run, "-")
     assert said == "standard input: found closed, expected points to label"
-
-
-def test_answers_on_standard_output_are_utf_8(run, monkeypatch):
-    """As in a file, whatever the locale; this one has no such letters."""
-    named = dataclasses.replace(snm.load(run), label_names=["日本"] * tiny.LABELS)
-    monkeypatch.setattr("snm.export.load.load", lambda _, **more: named)
-    out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    monkeypatch.setattr(sys, "stdout", out)
-    call("predict", run, "--text", "word03")
-    assert json.loads(out.buffer.getvalue())["names"] == ["日本"] * 5
-
-
-def test_sparse_rows_of_unknown_points_are_empty(run, tmp_path):
-    out = tmp_path / "out"
-    call("predict", run, "--text", *TEXTS, "--format=sparse", "--out", out)
-    head, *rows = out.read_text().splitlines()
-    assert [int(number) for number in head.split(" ")] == [5, tiny.LABELS]
-    assert [len(row.split()) for row in rows] == [5, 5, 0, 0, 5]
 
 
 def test_bad_questions(run, tiny_run, tmp_path, capsys):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from data.documents import LABELS, TEXTS, documents, read, write
+from data.documents import LABELS, TEXTS, documents, read, write, write_jsonl
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import MultiLabelBinarizer
@@ -364,7 +364,7 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
 
     lines, objects, out = (tmp_path / name for name in ("new.txt", "new.jsonl", "out.jsonl"))
     lines.write_text("\n".join(texts) + "\n")
-    objects.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    write_jsonl(objects, ({"text": text} for text in texts))
     for words in ([lines], [objects]):
         call("predict", tmp_path / "run", *words, "--k=1", "--out", out)
         names = [json.loads(line)["names"] for line in out.read_text().splitlines()]

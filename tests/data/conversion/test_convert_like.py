@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from command_line import call, refused
-from data.documents import TEXTS, read, write
+from data.documents import TEXTS, read, write, write_jsonl
 from sklearn.feature_extraction.text import CountVectorizer
 
 import snm
@@ -149,9 +149,9 @@ def test_import_asks_about_labels_that_hold_a_separator(tmp_path, capsys):
         call("data", "import", source, "--out", out, "--label-separator", separator)
         assert "most labels" not in capsys.readouterr().out
     assert len((tmp_path / "apart" / "labels.txt").read_text().split()) == 10
-    listed = tmp_path / "docs.jsonl"  # its labels are a list: no separator
     rows = ({"text": "words", "labels": [names]} for names in labels)
-    listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # Its labels are a list: no separator.
+    listed = write_jsonl(tmp_path / "docs.jsonl", rows)
     call("data", "import", listed, "--out", tmp_path / "listed")
     assert "most labels" not in capsys.readouterr().out
 

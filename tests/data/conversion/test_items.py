@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from command_line import answers, call, refused
+from data.documents import write_jsonl
 
 import snm
 from snm.config.resolve import resolve
@@ -29,13 +30,12 @@ def write_csv(path, rows=BASKETS, mark=","):
     return path
 
 
-def write_jsonl(path):
+def write_lists(path):
     """Lists, one of them with a number; one text that lists items."""
     rows = [{"bought": first, "later": later} for first, later in BASKETS]
     rows[1]["bought"] = ["Paris", 7]
     rows[2]["bought"] = "Oslo , Rome"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_jsonl(path, rows)
 
 
 def write_svmlight(path, first=0):
@@ -55,7 +55,7 @@ WRITERS = {
         lambda path: write_csv(path / "in.csv", mark=" | "),
         (*FIELDS, "--item-separator", "|"),
     ),
-    "jsonl": (lambda path: write_jsonl(path / "in.jsonl"), FIELDS),
+    "jsonl": (lambda path: write_lists(path / "in.jsonl"), FIELDS),
     "svmlight": (lambda path: write_svmlight(path / "in.svm"), ()),
     "svmlight from 1": (lambda path: write_svmlight(path / "in.svm", first=1), ()),
 }
@@ -96,8 +96,8 @@ def test_training_takes_them_for_the_same_and_lists_are_answered(tmp_path, capsy
     found = {data.label_names[label] for label in labels[0]}
     assert found <= set(kinds[2]) - {"film 2 0", "film 2 5"} and len(found) == 4
     later = [(["film 1 0", "film 1 1"], ["film 1 2"]), (["film 3 0", "new"], ["film 3 1"])]
-    source = tmp_path / "later.jsonl"
-    source.write_text("".join(json.dumps({"bought": a, "later": b}) + "\n" for a, b in later))
+    rows = ({"bought": first, "later": after} for first, after in later)
+    source = write_jsonl(tmp_path / "later.jsonl", rows)
     capsys.readouterr()
     found, said = answers(capsys, tmp_path / "run", source, "--k", 3)
     assert "text from 'bought'" in said
@@ -206,7 +206,7 @@ def test_files_that_are_refused(tmp_path, capsys, name, text, message):
 
 
 def test_lists_are_no_texts_without_the_option(tmp_path, capsys):
-    source = write_jsonl(tmp_path / "in.jsonl")
+    source = write_lists(tmp_path / "in.jsonl")
     arguments = ("data", "import", source, "--out", tmp_path / "out", *FIELDS)
     assert "expected a text in 'bought'" in refused(capsys, *arguments)
 

@@ -1,20 +1,19 @@
 """A file with one row per label gets a note at import, and one with rows twice."""
 
 import collections
-import json
 
 import numpy as np
 import pytest
 from command_line import call
+from data.documents import write_jsonl
 
 from snm.data.conversion.repeated_texts import RepeatedTexts
 from snm.data.formats.foreign import Row
 
 
 def said_of(tmp_path, capsys, points):
-    source = tmp_path / "in.jsonl"
     rows = ({"text": text, "labels": labels} for text, labels in points)
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = write_jsonl(tmp_path / "in.jsonl", rows)
     call("data", "import", source, "--out", tmp_path / "out")
     return " ".join(capsys.readouterr().out.split())
 

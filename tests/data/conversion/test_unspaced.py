@@ -1,9 +1,8 @@
 """Texts of scripts without spaces between words get a hint at import."""
 
-import json
-
 import pytest
 from command_line import call
+from data.documents import write_jsonl
 
 HINT = "and a clause counts as a word: --analyzer char --ngrams 1 2 finds parts of it"
 CHINESE = ["打印机坏了请帮忙", "无法连接到公司的网络", "密码过期了怎么办"]
@@ -13,8 +12,7 @@ JAPANESE = ["プリンターが壊れました", "ネットワークに接続で
 
 def said_of(tmp_path, capsys, texts, *options):
     rows = [{"text": text, "labels": ["a"]} for text in texts]
-    source = tmp_path / "in.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = write_jsonl(tmp_path / "in.jsonl", rows)
     call("data", "import", source, "--out", tmp_path / "out", *options)
     return " ".join(capsys.readouterr().out.split())
 

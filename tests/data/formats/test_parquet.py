@@ -3,7 +3,6 @@
 import base64
 import datetime
 import gzip
-import json
 import os
 import pickle
 import random
@@ -15,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import call, contents, refused
-from data.documents import LABELS, TEXTS
-from data.logs import log
+from data.documents import LABELS, TEXTS, data_set, write_jsonl
+from data.logs import log, write_csv
 from pyarrow.parquet import encryption
 
 from snm.data.formats.foreign import detect, read_rows
@@ -67,15 +66,13 @@ def written(path, **columns):
 
 
 def imported(source, out, *options):
-    """The files of a data set, but for the places of its rows."""
     call("data", "import", source, "--out", out, *options)
-    return {path.name: raw for path, raw in contents(out).items() if "_rows" not in path.name}
+    return data_set(out)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_data_set_is_that_of_json_lines_to_the_bit(tmp_path, options):
-    lines = tmp_path / "points.jsonl"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    lines = write_jsonl(tmp_path / "points.jsonl", ROWS)
     expected = imported(lines, tmp_path / "of lines", *OPTIONS[options])
     assert expected["train.txt"] and expected["labels.txt"]
     for name, (table, how) in WRITTEN.items():
@@ -126,10 +123,8 @@ def test_a_log_is_that_of_csv(tmp_path, kind):
     table = pa.table({"user": [row[0] for row in rows], "item": [row[1] for row in rows]})
     table = table.append_column("at", column).append_column("raw", [[b"\xff"] * len(rows)])
     pq.write_table(table, tmp_path / "log.parquet", row_group_size=50)
-    text = "".join(
-        f"{user},{item},{at}\n" for (user, item, _), at in zip(rows, spelled, strict=True)
-    )
-    (tmp_path / "log.csv").write_text("user,item,at\n" + text)
+    lines = [(user, item, at) for (user, item, _), at in zip(rows, spelled, strict=True)]
+    write_csv(tmp_path / "log.csv", lines, ("user", "item", "at"))
     for options in ((), ("--time", "at"), ("--time", "at", "--leave-last", 1)):
         found = []
         for form in ("csv", "parquet"):
@@ -196,7 +191,7 @@ def test_what_is_refused_leaves_no_folder(tmp_path, capsys, what):
     columns, options, said = REFUSED[what]
     path = written(tmp_path / "points.parquet", **columns)
     found = refused(capsys, "data", "import", path, "--out", tmp_path / "out", *options)
-    assert said in found and (found.startswith((str(path), "--label-separator")))
+    assert said in found and found.startswith((str(path), "--label-separator"))
     assert [one.name for one in tmp_path.iterdir()] == ["points.parquet"]
 
 

@@ -30,11 +30,6 @@ CONFIG = dataclasses.replace(tiny.CONFIG, epochs=4, seed=3)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
-
-
-@pytest.fixture(scope="module")
 def undisturbed(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("whole") / "run"
     result = snm.train(data, CONFIG, run)

@@ -21,11 +21,6 @@ EPOCHS = 24
 TESTS = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def data(tmp_path):
-    return tiny.write(tmp_path / "data")
-
-
 def start(data, tmp_path, run):
     """Two processes of two devices each; each has a cache folder of its own."""
     port, found = free_port(), []
