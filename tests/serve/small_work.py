@@ -21,22 +21,27 @@ def answer(listening, context):
             context.on_ready()
 
     threading.Thread(target=follow, daemon=True).start()
+    _answer(listening, context, models)
+
+
+def answer_once(listening, context):
+    """The same until there is another model, at which it ends without ever having served it."""
+
+    def end():
+        context.reload_requested.wait()
+        os._exit(0)
+
+    models = [context.newest_model()]
+    threading.Thread(target=end, daemon=True).start()
+    _answer(listening, context, models)
+
+
+def _answer(listening, context, models):
     context.on_ready()
     while True:
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):
             connection.sendall(f"{os.getpid()} {models[-1]}".encode())
-
-
-def answer_once(listening, context):
-    """The same until there is another model, at which it ends."""
-
-    def follow():
-        context.reload_requested.wait()
-        os._exit(0)
-
-    threading.Thread(target=follow, daemon=True).start()
-    answer(listening, context)
 
 
 def finish_slowly(listening, context):
