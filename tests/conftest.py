@@ -16,7 +16,7 @@ from real_data import real_data_folder
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
+# Compiling dominates the tests, and most of it is optimizing: LLVM's passes, and MLIR's for each
 # fusion; in parts for several cores, small programs take a fifth more. `pytest -m bits` leaves all
 # on, as users do. A flag that XLA does not know ends the process: jaxlib 0.11 no longer knows the
 # second, and the third was tried with 0.10 alone.

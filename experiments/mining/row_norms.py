@@ -1,6 +1,6 @@
-"""Compares two ways to keep label embeddings at unit length: normalisation and projection.
+"""Compares two ways to keep label embeddings at unit length: normalization and projection.
 
-The paper only says that each class is a normalised vector. If rows are normalised in the forward
+The paper only says that each class is a normalized vector. If rows are normalized in the forward
 pass, their gradient is tangential, so every step makes the stored row longer, and the same step
 then turns it less. Projection after each update keeps rows at unit length: the learning rate keeps
 its meaning, and the stored rows are the exported ones.
@@ -127,7 +127,7 @@ def main(data: tyro.conf.Positional[str], out: Path, epochs: int = 4) -> None:
     rows = []
     for name, mined in (("all sampled", SAMPLED), ("top-8", 8)):
         for project in (True, False):
-            how = "projected" if project else "normalised in the forward pass"
+            how = "projected" if project else "normalized in the forward pass"
             found = [round(train(parts, rate, mined, project, epochs), 2) for rate in RATES]
             rows.append({"negatives": name, "rows": how, "rates": RATES, "P@1": found})
             print(rows[-1], flush=True)

@@ -179,7 +179,7 @@ def main(
             best = max(tried, key=lambda row: row["R@1"])["rate"]
             for seed in seeds:
                 run("test", dataset, arm, best, seed)
-    summarise(file)
+    summarize(file)
     write_json(out, file)
 
 
@@ -231,7 +231,7 @@ def summary(runs: list[dict[str, Any]], arm: str, *, tuned: bool) -> dict[str, A
     }
 
 
-def summarise(file: dict[str, Any]) -> None:
+def summarize(file: dict[str, Any]) -> None:
     """Writes `summary` of each set, and prints it as a table in Markdown."""
     print(
         "| data | arm | R@1 | P@1 | rate | R@1, tuned | P@1, tuned |\n|---|---|---|---|---|---|---|"

@@ -25,7 +25,7 @@ __all__ = ["Dismec"]
 
 @dataclass
 class Dismec:
-    """One-vs-rest L2-regularised L2-loss SVMs.
+    """One-vs-rest L2-regularized L2-loss SVMs.
 
     Attributes:
       C: weight of the losses against half the squared length of the weights.

@@ -32,7 +32,7 @@ _POINTS = 256  # held-out points ranked at once
 
 @dataclass
 class PDSparse:
-    r"""Minimises $\frac12\|W\|^2 + \lambda\|W\|_1 + C\sum_i \max(0, 1 + z_{in} - z_{ip})$.
+    r"""Minimizes $\frac12\|W\|^2 + \lambda\|W\|_1 + C\sum_i \max(0, 1 + z_{in} - z_{ip})$.
 
     z_i are the scores of point i, n its wrong label of the highest score, and p its right label of
     the lowest.

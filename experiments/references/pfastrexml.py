@@ -5,7 +5,7 @@ FastXML (Prabhu and Varma, 2014) is the same without propensities and without re
 Faithful: a node alternates between the best ranking of the labels on each of its two sides and the
 side that ranks the labels of a point better, from random sides until nothing changes: by nDCG of
 all labels in FastXML, by propensity-weighted DCG in PfastreXML, which no point's own ideal divides;
-then an L1-regularised logistic separator by liblinear with tolerance 0.01, in which both sides
+then an L1-regularized logistic separator by liblinear with tolerance 0.01, in which both sides
 weigh the same whatever their numbers of points; it sends the points on; a node of at most 10
 points, or one that does not split, is a leaf with the 100 labels of the highest means; 50 trees;
 a classifier for each label by the distance of a point from the mean of the label's points, which
@@ -29,11 +29,11 @@ from sklearn.svm._liblinear import set_verbosity_wrap, train_wrap
 from experiments.references.protocol import best_entries
 from snm.evaluation.metrics import propensities
 
-__all__ = ["PfastreXML", "dcg_sides", "l1_separator", "normalised"]
+__all__ = ["PfastreXML", "dcg_sides", "l1_separator", "normalized"]
 
 _ROWS = 512  # points predicted at once
 _ROUNDS = 100  # of rankings and sides; they change nothing after about ten
-_L1_LOGISTIC = 6  # liblinear's number of the L1-regularised logistic regression
+_L1_LOGISTIC = 6  # liblinear's number of the L1-regularized logistic regression
 _TOLERANCE = 0.01
 _NEWTON_STEPS = 100  # at most
 
@@ -80,7 +80,7 @@ class PfastreXML:
         return self
 
     def _tree(self, X: csr_matrix, gains: csr_matrix, rng: np.random.Generator) -> _Tree:
-        ranked = gains if self.weighted else normalised(gains)
+        ranked = gains if self.weighted else normalized(gains)
         nodes: list[_Node] = []
         leaves: list[csr_matrix] = []
         waiting = [(np.arange(X.shape[0]), -1, 0)]  # points, and where the number of the node goes
@@ -210,7 +210,7 @@ def l1_separator(
     return found[0, :-1], float(found[0, -1])
 
 
-def normalised(gains: csr_matrix) -> csr_matrix:
+def normalized(gains: csr_matrix) -> csr_matrix:
     """Gains over the DCG of a perfect ranking, in which all labels of a point have gain 1.
 
     Args:
@@ -229,7 +229,7 @@ def dcg_sides(gains: csr_matrix, right: NDArray[np.bool_]) -> NDArray[np.bool_]:
     changes.
 
     Args:
-      gains: of the labels, or `normalised` for nDCG; CSR [n, K].
+      gains: of the labels, or `normalized` for nDCG; CSR [n, K].
       right: sides at the start, bool [n].
 
     Returns:

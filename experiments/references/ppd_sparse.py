@@ -1,7 +1,7 @@
 """PPD-Sparse: an elastic-net SVM for each label, by its dual's active set (Yen et al., 2017).
 
 Faithful: the objective of a label, with the squared hinge and a constant feature that the L1 norm
-leaves out, as in the authors' program; its dual, solved by randomised coordinate descent on an
+leaves out, as in the authors' program; its dual, solved by randomized coordinate descent on an
 active set of points: all of the label's own and as many others, then up to as many again of those
 that violate the margin most, until none does by 0.1; points whose dual variable is 0 leave. Not so:
 the labels of a block are solved side by side, and visit the points in one order, where the authors
@@ -27,7 +27,7 @@ _SEARCHED = 256  # labels searched at once
 
 @dataclass
 class PPDSparse:
-    r"""Minimises $\frac12|w|^2 + \lambda|w|_1 + C\sum_i \max(0, 1 - y_i w x_i)^2$ for each label.
+    r"""Minimizes $\frac12|w|^2 + \lambda|w|_1 + C\sum_i \max(0, 1 - y_i w x_i)^2$ for each label.
 
     Attributes:
       penalty: lambda, of the absolute values of the weights, but for that of the constant.
@@ -80,7 +80,7 @@ class PPDSparse:
     def _visit(
         self, x: csr_matrix, v: NDArray[np.float32], pairs: _Pairs, rng: np.random.Generator
     ) -> None:
-        """A step on each dual variable: the minimiser of a bound of the dual objective."""
+        """A step on each dual variable: the minimizer of a bound of the dual objective."""
         signs = np.where(pairs.right, np.float32(1), np.float32(-1))
         ends = np.searchsorted(pairs.point, np.arange(x.shape[0] + 1))
         slack = np.float32(0.5 / self.C)

@@ -52,7 +52,7 @@ def with_constant(X: csr_matrix) -> csr_matrix:
 
 
 def shrunk(values: NDArray[np.float32], penalty: float) -> NDArray[np.float32]:
-    """Values nearer to 0 by the penalty: the minimiser of half a square and an absolute value."""
+    """Values nearer to 0 by the penalty: the minimizer of half a square and an absolute value."""
     return values - np.clip(values, -np.float32(penalty), np.float32(penalty))
 
 

@@ -180,7 +180,7 @@ def embeddings(
 def regressors(
     X: csr_matrix, z: NDArray[np.float32], penalty: float, sparsity: float, rho: float, steps: int
 ) -> NDArray[np.float32]:
-    r"""Minimises $\|Z - XV\|^2 + \lambda\|V\|^2 + \mu\|XV\|_1$ by ADMM: float32 [d, r].
+    r"""Minimizes $\|Z - XV\|^2 + \lambda\|V\|^2 + \mu\|XV\|_1$ by ADMM: float32 [d, r].
 
     Args:
       X: CSR [n, d].
@@ -202,7 +202,7 @@ def regressors(
 
 
 def _ridge(X: csr_matrix, penalty: float) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """Solves for the V [d, r] that minimises |T - XV|^2 + penalty |V|^2, given T [n, r]."""
+    """Solves for the V [d, r] that minimizes |T - XV|^2 + penalty |V|^2, given T [n, r]."""
     by_feature = X.shape[1] <= X.shape[0]  # else in the space of the points
     gram = ((X.T @ X) if by_feature else (X @ X.T)).toarray()
     gram[np.diag_indices_from(gram)] += np.float32(penalty)

@@ -58,7 +58,7 @@ def train_and_score(
 
     Returns:
       `metrics` on `dataset.test`; `seconds` of the training steps, with compilation;
-      `whole_seconds` of the whole call, with initialisation, checkpoints, prediction and scoring.
+      `whole_seconds` of the whole call, with initialization, checkpoints, prediction and scoring.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

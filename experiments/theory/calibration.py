@@ -1,10 +1,10 @@
-"""Compares condition (3) of Theorem 4 with calibration measured by minimisation.
+"""Compares condition (3) of Theorem 4 with calibration measured by minimization.
 
 By Theorem 4 of Reddi et al. (2019) an ordered weighted loss is calibrated if its weights are large
-enough for the tail of the label distribution (condition (3)). This experiment minimises each loss
+enough for the tail of the label distribution (condition (3)). This experiment minimizes each loss
 at known distributions, over all score vectors and over those with a wrong top k. The gap between
-the minima is positive if the loss is calibrated, and then the minimiser predicts the k most
-probable labels. The top-k loss with a heavy tail is a counterexample: equal scores minimise it. The
+the minima is positive if the loss is calibrated, and then the minimizer predicts the k most
+probable labels. The top-k loss with a heavy tail is a counterexample: equal scores minimize it. The
 condition is sufficient, but not necessary: with a light tail the top-k loss violates it and is
 calibrated nevertheless.
 
@@ -56,7 +56,7 @@ def thetas(distribution: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    """Minimises the losses, prints the table and draws the plot."""
+    """Minimizes the losses, prints the table and draws the plot."""
     rows = []
     for name, distribution in distributions().items():
         # With probability 0 the infimum is at infinite scores; a small probability avoids that.

@@ -58,7 +58,7 @@ def lists(n: int, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 def excess(m: int, rng: np.random.Generator) -> float:
     """Loss of online descent over 500 lists minus that of the best w, on fresh lists."""
     test = lists(TEST_N, m, rng)
-    best = ranking_fit.regularised_erm(*test, listnet, radius=RADIUS, tolerance=1e-5)
+    best = ranking_fit.regularized_erm(*test, listnet, radius=RADIUS, tolerance=1e-5)
     step = ranking_fit.prescribed_step(2.0, RADIUS, REACH, RUN_N)
     w = ranking_fit.online_gradient_descent(*lists(RUN_N, m, rng), listnet, step=step)
     return loss(*test, w) - loss(*test, best.weights)

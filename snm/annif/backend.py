@@ -68,7 +68,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
     _predictor: Predictor | None = None
 
     def initialize(self, parallel: bool = False) -> None:
-        """Loads the vectoriser and the model; with `parallel`, each process does so for itself.
+        """Loads the vectorizer and the model; with `parallel`, each process does so for itself.
 
         Raises:
           NotInitializedException: there is no model yet.
@@ -93,7 +93,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         enable_compilation_cache()
         with self._as_annif_errors(ConfigurationException):
             config = self._settings(params)
-        # Not the mixin's vectoriser, which would replace the old model's vectoriser at once.
+        # Not the mixin's vectorizer, which would replace the old model's vectorizer at once.
         vectorizer = TfidfVectorizer(
             min_df=int(params["min_df"]),
             ngram_range=(1, int(params["ngram"])),

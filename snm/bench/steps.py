@@ -238,6 +238,6 @@ def _step_alone(shape: Shape, machine: MachineRates, mined: int) -> Contestant:
 
 
 def copies_table(text: str, shape: Shape) -> bool:
-    """Whether an optimised HLO module copies an array of the shape of a table."""
+    """Whether an optimized HLO module copies an array of the shape of a table."""
     tables = "|".join(f"{n},{shape.dim}" for n in (shape.num_features, shape.num_labels))
     return re.search(rf"= f32\[(?:{tables})\]\S* copy\(", text) is not None

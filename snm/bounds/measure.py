@@ -270,7 +270,7 @@ def _complexity(predictor: Predictor, train: Sample) -> tuple[Complexity, float,
     squares, gram = train.squares, train.gram
     longest = math.sqrt(float(squares.max()))
     if head.bias is not None and (max_bias := float(np.abs(np.asarray(head.bias)).max())):
-        # Append bias / t to each row and t to each embedding, with the t that minimises
+        # Append bias / t to each row and t to each embedding, with the t that minimizes
         # (radius^2 + bias^2 / t^2)(longest^2 + t^2).
         t = math.sqrt(max_bias * max(longest, 1e-30) / max(radius, 1e-30))
         radius, longest = math.hypot(radius, max_bias / t), math.hypot(longest, t)

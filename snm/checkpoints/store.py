@@ -7,7 +7,7 @@ are verified before orbax reads them. The checksums take 10 to 17 percent of the
 
 Several processes write one checkpoint together, each its own shards, into a shared folder; process
 0 adds the manifest. All of them start the write in their main threads and finish it in a background
-thread. The background threads synchronise only through JAX's coordinator, because collectives must
+thread. The background threads synchronize only through JAX's coordinator, because collectives must
 run in the same order on all devices. On reading, each process verifies a part of the files and
 loads the shards that it will hold.
 """

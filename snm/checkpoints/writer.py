@@ -4,7 +4,7 @@ The state is copied to host memory before the next step can overwrite it, and a 
 copy. If memory has no room for the copy (on a CPU it is a second set of tables), or no step
 follows, training waits for the write instead. The results of the run are the same in all cases.
 
-With several processes, each copies and writes its own shards. The background threads synchronise
+With several processes, each copies and writes its own shards. The background threads synchronize
 through JAX's coordinator. The main threads exchange the status of the write after every dispatch,
 so that all processes finish a checkpoint, or fail, at the same step. Without a
 shared disk, process 0 gathers the arrays and writes them alone.

@@ -32,7 +32,7 @@ from snm.text import counted
 __all__ = ["FIXED_SETTINGS", "WITHOUT_MEMORY", "Campaign", "sampled_range"]
 
 _TUNING_METRIC = "R@1"
-"""The metric that tuning maximises, on the held-out fifth of train."""
+"""The metric that tuning maximizes, on the held-out fifth of train."""
 
 FIXED_SETTINGS: dict[str, Any] = {
     "members": 1, "validation_fraction": 0.0, "evaluate_every": 0, "patience": 0,
@@ -152,7 +152,7 @@ class Campaign:
     def _table(
         self, stage: str, arms: Sequence[ResolvedArm], probes: int = 0
     ) -> list[dict[str, Any]]:
-        """Trains every arm with every seed and summarises the test metrics."""
+        """Trains every arm with every seed and summarizes the test metrics."""
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
                                   self._num_probes(arm, probes))

@@ -201,7 +201,7 @@ class AnswerSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizationSettings:
-    """Number of models, optimisers, rates and number types."""
+    """Number of models, optimizers, rates and number types."""
 
     members: Annotated[int | Literal["auto", "few"], at_least(1)] = "auto"
     """Number of models (members), trained with different seeds; their scores are added. auto is 3
@@ -213,7 +213,7 @@ class OptimizationSettings:
     schedule: str = "linear"
     """How the rates fall over the run: constant, linear or cosine."""
     row_optimizer: str = "sgd"
-    """Optimiser of feature and label embeddings: sgd, or adagrad with one accumulator an embedding.
+    """Optimizer of feature and label embeddings: sgd, or adagrad with one accumulator an embedding.
     """
     tower_learning_rate: Annotated[float, above(0), _WITH_TOWER] = 0.1
     """Rate of the dense layer, trained by SGD with momentum."""

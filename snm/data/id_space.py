@@ -46,7 +46,7 @@ class IdSpace:
       num_labels: number of labels K.
       label_names: K names by label id, or None.
       sha256: hash of the data set that numbers features and labels in this way.
-      vectorizer: file of the vectoriser, or None.
+      vectorizer: file of the vectorizer, or None.
     """
 
     name: str
@@ -104,7 +104,7 @@ def check_features(data_ids: IdSpace, run_ids: IdSpace) -> None:
 
 
 def _makes_features_of(run_ids: IdSpace, texts: Vectorizer) -> str:
-    """What makes data with the features of `texts`, the vectoriser there, for messages."""
+    """What makes data with the features of `texts`, the vectorizer there, for messages."""
     like = f"--like {shlex.quote(run_ids.name)}"
     if texts.item_separator is None:
         return f"`snm data import {like}`"

@@ -1,6 +1,6 @@
 """Turns texts into features; saved as JSON with the data and with the run.
 
-Wraps the vectorisers of scikit-learn (extra `sklearn`), which is imported on first use.
+Wraps the vectorizers of scikit-learn (extra `sklearn`), which is imported on first use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LONGEST_PATTERN = 500  # characters
 
 @dataclass(frozen=True, eq=False)
 class Vectorizer:
-    """A fitted text vectoriser of scikit-learn's.
+    """A fitted text vectorizer of scikit-learn's.
 
     The features are runs of words or, by `analyzer`, of characters. Texts are read in Unicode's
     composed form (NFC), in which an accent does not cut a word in two. Of a text that lists items,
@@ -211,7 +211,7 @@ class Vectorizer:
         return np.array_equal(self.idf, other.idf)
 
     def write(self, path: Path) -> None:
-        """Writes the vectoriser to `path` as JSON."""
+        """Writes the vectorizer to `path` as JSON."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         idf = None if self.idf is None else self.idf.tolist()
         text = json.dumps({"format": _FORMAT, **fields, "idf": idf}, ensure_ascii=False)
@@ -224,7 +224,7 @@ class Vectorizer:
         Raises:
           InputError: no such file, or another content.
         """
-        expected = "a vectoriser that `snm data import` wrote"
+        expected = "a vectorizer that `snm data import` wrote"
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -260,7 +260,7 @@ class Vectorizer:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(str(path), f"no vectoriser ({error!r:.80})", expected) from error
+            raise InputError(str(path), f"no vectorizer ({error!r:.80})", expected) from error
         if not result._is_consistent():
             found = f"inconsistent fields of {result.kind!r:.40}"
             raise InputError(str(path), found, expected)
@@ -308,7 +308,7 @@ def are_names(text: object) -> bool:
 
 
 def collect_words(lines: Iterable[str], template: Vectorizer) -> tuple[str, ...]:
-    """The distinct words of some lines, in the tokenization of a vectoriser, sorted.
+    """The distinct words of some lines, in the tokenization of a vectorizer, sorted.
 
     Example:
       >>> collect_words(["Don't", "the"], Vectorizer("hashing", 1))

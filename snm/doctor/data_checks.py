@@ -192,7 +192,7 @@ def _check_empty_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[
         ("test", "labels", "metrics leave them out"),
         ("test", "features", "the answer is that of the biases"),
     ):
-        if what == "features" and standard:  # with standardised features, 0 is a value like others
+        if what == "features" and standard:  # with standardized features, 0 is a value like others
             continue
         points, count = statistics[f"{part}_points"], statistics[f"{part}_without_{what}"]
         if part == "train" and what == "labels" and count == points:

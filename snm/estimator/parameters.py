@@ -181,7 +181,7 @@ def for_one_pass(
     would undo that. So a pass after a fit has the mean rates of the last epoch. A step divides by
     its number of points if these are fewer than a batch has, so the rates are multiplied by their
     share of a batch: a point weighs the same in parts of any size (with `sgd`; `adagrad`
-    normalises the gradient, and learns less from small parts).
+    normalizes the gradient, and learns less from small parts).
 
     Args:
       config: the settings of the first call.

@@ -57,7 +57,7 @@ class PredictMixin:
 
         Returns:
           labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
-          logarithms of unnormalised probabilities after a softmax loss, margins otherwise. The
+          logarithms of unnormalized probabilities after a softmax loss, margins otherwise. The
           votes of a memory are included, if one is used.
 
         Raises:

@@ -297,9 +297,9 @@ class Metrics:
             at least one point.
 
         Other tools use other definitions. pyxclib counts points without labels as zeros. Its nDCG
-        has the same normaliser. Its PSnDCG divides the sum of each point by that normaliser before
+        has the same normalizer. Its PSnDCG divides the sum of each point by that normalizer before
         the ratio of sums, so points with fewer than k labels have a larger weight. Some tools
-        normalise nDCG by all k ranks, whatever the number of labels of the point.
+        normalize nDCG by all k ranks, whatever the number of labels of the point.
 
         Returns:
           `points` and `points_without_labels`, and the metrics if `points` is not 0.

@@ -203,7 +203,7 @@ def _calibration_entries(predictor: Predictor) -> dict[str, Any]:
 
 
 def copy_run_files(run: RunFolder, out: Path) -> None:
-    """Copies the label names, the vectoriser and the weighting of a run, as far as it has them."""
+    """Copies the label names, the vectorizer and the weighting of a run, as far as it has them."""
     for file in (run.names, run.vectorizer, run.fitted_weighting):
         if run.has(file):
             shutil.copyfile(run.checked(file), out / file.name)

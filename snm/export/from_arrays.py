@@ -88,7 +88,7 @@ def build_predictor(
     """Builds the model of an export.
 
     Args:
-      folder: the export, with the weighting and, if present, label names and a vectoriser.
+      folder: the export, with the weighting and, if present, label names and a vectorizer.
       where: the file of the manifest.
       manifest: the content of the manifest.
       config: the settings of the run.

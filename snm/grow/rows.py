@@ -41,7 +41,7 @@ def new_rows(
     """Class rows of unit length for new labels, for one member of a model.
 
     A row is the direction of the mean query of the label's training points. Without points, it is
-    the direction of the query of the label's name, if the model has a vectoriser. Else it is
+    the direction of the query of the label's name, if the model has a vectorizer. Else it is
     predicted from the names and rows of the old labels, if names predict rows
     (`snm.grow.name_rows`); otherwise it is random.
 

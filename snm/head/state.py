@@ -1,4 +1,4 @@
-"""The parameters of the head and their initialisation, and the input and output of a step."""
+"""The parameters of the head and their initialization, and the input and output of a step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Head:
     """The head's parameters.
 
     Attributes:
-      table: the class rows [K, dim], each of unit length, and their optimiser's state. Those of
+      table: the class rows [K, dim], each of unit length, and their optimizer's state. Those of
         bfloat16 are stored as bits, uint16: multiply with `class_rows`.
       bias: float32 [K] or None.
       log_scale: float32 scalar, natural logarithm of the score scale.
@@ -96,7 +96,7 @@ def init_head(
     """A head whose class rows are uniform on the unit sphere, and whose biases are 0.
 
     Args:
-      spec: gives K, the dtype of the rows, whether there are biases, and the optimiser.
+      spec: gives K, the dtype of the rows, whether there are biases, and the optimizer.
       key: a random key, consumed.
       dim: numbers per row.
       score_scale: the factor of the scores, above 0.

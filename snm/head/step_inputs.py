@@ -144,7 +144,7 @@ class HeadUpdate(NamedTuple):
     """The class rows and biases after a step, the loss, and the gradient of the queries.
 
     Attributes:
-      table: class rows of this shard, and their optimiser's state, after the step.
+      table: class rows of this shard, and their optimizer's state, after the step.
       bias: float32 [N] or None, after the step.
       grad_queries: float32 [n, dim], the gradient of the loss with respect to the scaled queries
         (`StepInputs.queries`) of this device, summed over the label shards.

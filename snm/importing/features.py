@@ -1,4 +1,4 @@
-"""How the rows of an import become features: as they are, or by a vectoriser of texts."""
+"""How the rows of an import become features: as they are, or by a vectorizer of texts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _item_features(
 
 
 def _text_features(vectorizer: Vectorizer) -> Features:
-    """Features of texts, by a vectoriser."""
+    """Features of texts, by a vectorizer."""
 
     def transform(chunk: list[Row]) -> csr_matrix:
         return vectorizer.transform([row.text or "" for row in chunk])
@@ -107,7 +107,7 @@ def _text_features(vectorizer: Vectorizer) -> Features:
 
 
 def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
-    """The vectoriser that the options ask for, fitted to rows of texts.
+    """The vectorizer that the options ask for, fitted to rows of texts.
 
     Raises:
       InputError: stop words that cannot be read, or no word is left.

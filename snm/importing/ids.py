@@ -15,7 +15,7 @@ __all__ = ["LikeIds", "read_like"]
 
 
 class LikeIds(NamedTuple):
-    """The vectoriser and the label names of a run or a data set."""
+    """The vectorizer and the label names of a run or a data set."""
 
     vectorizer: Vectorizer
     names: tuple[str, ...]

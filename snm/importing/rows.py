@@ -78,7 +78,7 @@ class Reading:
         return cls(form, like, columns, labels, separator, mark, label_lists)
 
     def record_in(self, texts: Vectorizer) -> Vectorizer:
-        """The vectoriser, with how later files are to be read."""
+        """The vectorizer, with how later files are to be read."""
         fields = self.reader.fields
         return dataclasses.replace(
             texts,

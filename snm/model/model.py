@@ -1,4 +1,4 @@
-"""The two-layer model: its static description, its parameters, and how they are initialised."""
+"""The two-layer model: its static description, its parameters, and how they are initialized."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Model:
 )
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """All parameters, and the state of their optimisers.
+    """All parameters, and the state of their optimizers.
 
     Attributes:
       features: the embedding table of the features (W1), [d, dim].
       tower: parameters of the dense tower.
-      tower_state: the state of its optimiser.
+      tower_state: the state of its optimizer.
       head: class rows [K, dim], biases [K], logarithm of the score multiplier.
     """
 
@@ -93,7 +93,7 @@ def init_state(
     part: tuple[jax.Array, int] | None = None,
     feature_part: tuple[jax.Array, int] | None = None,
 ) -> TrainState:
-    """Initial parameters: rows of fixed length in random directions, and an initialised tower.
+    """Initial parameters: rows of fixed length in random directions, and an initialized tower.
 
     Args:
       model: the description.

@@ -1,4 +1,4 @@
-"""Parameters on a mesh: how they are sharded, initialised in place, and copied to the host."""
+"""Parameters on a mesh: how they are sharded, initialized in place, and copied to the host."""
 
 from __future__ import annotations
 

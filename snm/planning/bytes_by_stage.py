@@ -3,7 +3,7 @@
 A run has four stages. Its peak is that of the largest one:
 
     start       the tables are drawn
-    training    tables, optimiser state, activations, prefetched batches, a copy of a checkpoint
+    training    tables, optimizer state, activations, prefetched batches, a copy of a checkpoint
     loading     checkpoints are read, first as bytes, then as arrays; several members are then
                 concatenated into one set of tables
     evaluation  scores of a block of points
@@ -17,7 +17,7 @@ import dataclasses
 
 __all__ = ["PARTS", "STAGES", "Bytes", "Forecast", "RunSizes", "bytes_by_stage"]
 
-PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint",
+PARTS = ("programs", "data", "tables", "optimizer", "activations", "batches", "checkpoint",
          "neighbours")  # fmt: skip
 STAGES = ("start", "training", "loading", "evaluation")
 
@@ -41,7 +41,7 @@ class RunSizes:
 
     Attributes:
       tables: bytes of one member's feature rows, class rows, biases and tower.
-      optimiser: bytes of one member's optimiser state.
+      optimizer: bytes of one member's optimizer state.
       dataset: bytes of the data set on the host, as it was read.
       weighted_data: bytes of the weighted training data on the host.
       libraries: bytes of Python and the libraries on the host.
@@ -56,13 +56,13 @@ class RunSizes:
       members: number of models.
       parallel_members: how many of them train in parallel.
       devices: number of devices of this process.
-      unsharded_state: bytes of one member's tables and optimiser state, over all shards.
+      unsharded_state: bytes of one member's tables and optimizer state, over all shards.
       memory: bytes of a memory of the training points, on the host; 0 if none is tried.
       memory_queries: bytes of the queries in the memory; part of `memory`.
     """
 
     tables: int
-    optimiser: int
+    optimizer: int
     dataset: int
     weighted_data: int
     libraries: int
@@ -125,7 +125,7 @@ def bytes_by_stage(sizes: RunSizes, on_cpu: bool) -> tuple[Bytes, Bytes]:
 def _on_host(sizes: RunSizes) -> Bytes:
     """Bytes of the host, without the arrays of its devices."""
     on_mesh, parallel = sizes.devices > 1, sizes.parallel_members
-    checkpoint = sizes.unsharded_state if on_mesh else sizes.tables + sizes.optimiser  # of a member
+    checkpoint = sizes.unsharded_state if on_mesh else sizes.tables + sizes.optimizer  # of a member
     data = sizes.dataset + sizes.weighted_data
     training = (
         sizes.libraries
@@ -162,22 +162,22 @@ def _on_device(sizes: RunSizes) -> Bytes:
     device: Bytes = {
         "start": {
             "tables": sizes.tables,
-            "optimiser": sizes.optimiser,
+            "optimizer": sizes.optimizer,
             "activations": sizes.init_temporaries,
         },
         "training": {
             "tables": parallel * sizes.tables,
-            "optimiser": parallel * sizes.optimiser,
+            "optimizer": parallel * sizes.optimizer,
             "activations": parallel * step,
             "batches": parallel * sizes.batch_stack,
         },
         "loading": {
             "tables": (members + extra) * sizes.tables,
-            "optimiser": max(extra, 1) * sizes.optimiser,
+            "optimizer": max(extra, 1) * sizes.optimizer,
         },
         "evaluation": {
             "tables": members * sizes.tables,
-            "optimiser": sizes.optimiser if members == 1 else 0,
+            "optimizer": sizes.optimizer if members == 1 else 0,
             "activations": sizes.scoring_temporaries,
         },
     }

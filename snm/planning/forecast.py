@@ -61,13 +61,13 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     programs, stack = _compiled_steps(prepared, shapes)
     scores = _scoring_bytes(model, source, whole, config.members, mesh)
     shard = whole if mesh is None else jax.tree.map(_shard_shape, shapes)  # of one device
-    optimiser = _optimiser_bytes(shard)
+    optimizer = _optimizer_bytes(shard)
     read = _bytes_read(dataset)
     validates = phase.held_out is not None  # then each best state is saved
     neighbours, queries = _memory_bytes(config, dataset)
     sizes = RunSizes(
-        tables=state_bytes(shard) - optimiser,
-        optimiser=optimiser,
+        tables=state_bytes(shard) - optimizer,
+        optimizer=optimizer,
         dataset=read,
         weighted_data=_bytes_weighted(source, dataset),
         libraries=max(before - read, 0),
@@ -150,11 +150,11 @@ def _temporary_bytes(lowered: Any) -> int:
 
 
 def count_parameters(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
-    """The number of parameters of all members, and their bytes without those of optimisers."""
+    """The number of parameters of all members, and their bytes without those of optimizers."""
     train = dataset.train
     state = abstract_state(make_model(config, train.num_features, train.num_labels))
-    count = _num_elements(state) - _num_elements(_optimiser_state(state))
-    size = state_bytes(state) - _optimiser_bytes(state)
+    count = _num_elements(state) - _num_elements(_optimizer_state(state))
+    size = state_bytes(state) - _optimizer_bytes(state)
     return config.members * count, config.members * size
 
 
@@ -162,14 +162,14 @@ def _num_elements(state: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(state))
 
 
-def _optimiser_state(state: TrainState) -> Any:
+def _optimizer_state(state: TrainState) -> Any:
     accumulators = state.features.accumulator, state.head.table.accumulator
     return accumulators, state.tower_state
 
 
-def _optimiser_bytes(state: TrainState) -> int:
-    """Bytes of the state of the optimisers."""
-    return state_bytes(_optimiser_state(state))
+def _optimizer_bytes(state: TrainState) -> int:
+    """Bytes of the state of the optimizers."""
+    return state_bytes(_optimizer_state(state))
 
 
 def _bytes_read(dataset: Dataset) -> int:

@@ -58,7 +58,7 @@ def _changes(
         rows = 4 * (-(-model.num_features // feature_shards) + -(-model.spec.num_labels // label))
         reduced = dataclasses.replace(
             sizes,
-            optimiser=max(sizes.optimiser - rows, 0),
+            optimizer=max(sizes.optimizer - rows, 0),
             unsharded_state=max(
                 sizes.unsharded_state - 4 * (model.num_features + model.spec.num_labels), 0
             ),
@@ -86,7 +86,7 @@ def _changes(
             name: round(getattr(sizes, name) * share)
             for name in (
                 "tables",
-                "optimiser",
+                "optimizer",
                 "unsharded_state",
                 "init_temporaries",
                 "step_temporaries",

@@ -124,7 +124,7 @@ class Calibration:
       answers: the number of answers that they were fitted on.
       ranked: the curve of the top labels among all.
       alone: the curve that depends on the score alone.
-      thresholds: of the probabilities, by the metric that they maximise; see `thresholds.GOALS`.
+      thresholds: of the probabilities, by the metric that they maximize; see `thresholds.GOALS`.
     """
 
     answers: int

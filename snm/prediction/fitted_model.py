@@ -78,7 +78,7 @@ class FittedModel:
 
     @property
     def words(self) -> Sequence[str] | None:
-        """The word of each feature, if the vectoriser keeps words; else None."""
+        """The word of each feature, if the vectorizer keeps words; else None."""
         return None if self.vectorizer is None else self.vectorizer.vocabulary
 
     def blank(self, rows: csr_matrix) -> NDArray[np.bool_]:

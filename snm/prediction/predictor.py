@@ -135,11 +135,11 @@ class Predictor(FittedModel):
         return self.calibration
 
     def threshold(self, asked: str | float) -> Threshold:
-        """The least probability of an answer: a number, or the threshold that maximises a metric.
+        """The least probability of an answer: a number, or the threshold that maximizes a metric.
 
         Args:
           asked: a probability; or `micro-f1`, `macro-f1` or `f1@k`, k from 1 to 10: the threshold
-            that maximises it on the held-out points that the probabilities were fitted on.
+            that maximizes it on the held-out points that the probabilities were fitted on.
 
         Raises:
           InputError: anything else, or the run has no probabilities or no such threshold.
@@ -219,7 +219,7 @@ class Predictor(FittedModel):
     ) -> list[list[list[Witness]]]:
         """The training points that voted for the answers; see `Memory.witnesses`.
 
-        The features that they share are words if the vectoriser keeps words.
+        The features that they share are words if the vectorizer keeps words.
 
         Args:
           features: as in `top`.
@@ -249,7 +249,7 @@ class Predictor(FittedModel):
         """The terms that add up to the scores of answers: features, bias and votes.
 
         The sum is exact up to rounding; `snm.model.feature_contributions` says why. Features are
-        words if the model was trained on texts and its vectoriser keeps words.
+        words if the model was trained on texts and its vectorizer keeps words.
 
         Args:
           features: as in `top`.

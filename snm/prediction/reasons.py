@@ -29,7 +29,7 @@ class Reason(NamedTuple):
 
     Attributes:
       features: (feature, contribution) of the features with the largest contributions by absolute
-        value; a feature is a word if the vectoriser keeps words, else an id. Only features that a
+        value; a feature is a word if the vectorizer keeps words, else an id. Only features that a
         text has are listed; with standardized features, the others contribute too.
       other_features: the sum of all other contributions.
       bias: of the label, with the logit adjustment.
@@ -136,7 +136,7 @@ def find_witnesses(
     queries: NDArray[np.float32] | None,
     answers: NDArray[np.int32],
 ) -> list[list[list[Witness]]]:
-    """`Memory.witnesses`, whose features are words if the vectoriser keeps words."""
+    """`Memory.witnesses`, whose features are words if the vectorizer keeps words."""
     of_texts, words = fitted.vectorizer is not None, fitted.words
     witnesses = memory.witnesses(weighted, queries, answers, of_texts=of_texts)
     if words is None:

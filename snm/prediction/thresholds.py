@@ -1,4 +1,4 @@
-"""Thresholds of probabilities that maximise F1: a label with at least the threshold is an answer.
+"""Thresholds of probabilities that maximize F1: a label with at least the threshold is an answer.
 
 F1 of a group of answers is 2 hits / (answers + true labels). A threshold is chosen on held-out
 points: the answers are sorted by probability, and F1 is computed after each of them, so the
@@ -175,7 +175,7 @@ GOALS: dict[str, Callable[[HeldOut], Threshold]] = {
     "macro-f1": _macro_f1,
     **{f"f1@{k}": functools.partial(_f1_at_k, k=k) for k in range(1, _MAX_K + 1)},
 }
-"""The metrics that a threshold can maximise, each with the function that chooses it."""
+"""The metrics that a threshold can maximize, each with the function that chooses it."""
 
 
 def fit_thresholds(held: HeldOut) -> dict[str, Threshold]:

@@ -5,7 +5,7 @@
 - `run.json`: the training data, the shapes of the model, and which settings were left to `auto`
 - `weighting.npz`: the fitted feature weighting
 - `labels.txt`: the names of the labels, if the data has them
-- `vectorizer.json`: the vectoriser, if the features were made from texts
+- `vectorizer.json`: the vectorizer, if the features were made from texts
 - `log.jsonl`: one line per event
 - `tensorboard/`: the same as TensorBoard event files
 - `wandb/`: the files of Weights & Biases, with `--log-to wandb`
@@ -107,7 +107,7 @@ class RunFolder:
 
     @property
     def vectorizer(self) -> Path:
-        """The vectoriser of texts, if there is one."""
+        """The vectorizer of texts, if there is one."""
         return self.path / "vectorizer.json"
 
     @property
@@ -238,7 +238,7 @@ class RunFolder:
           origin: the content of `run.json`.
           weighting: the fitted feature weighting.
           names: the names of the labels, or None.
-          vectorizer: the file of the vectoriser to copy, or None.
+          vectorizer: the file of the vectorizer to copy, or None.
 
         Raises:
           InputError: the folder cannot be written.

@@ -75,7 +75,7 @@ def read_weighting(path: Path, kind: Kind, num_features: int) -> Weighting:
 
 
 def read_vectorizer(path: Path, num_features: int) -> Vectorizer:
-    """Reads the vectoriser of a model; see `read_weighting`."""
+    """Reads the vectorizer of a model; see `read_weighting`."""
     texts = Vectorizer.read(path)
     if texts.num_features != num_features:
         found = f"{texts.num_features} features"
@@ -151,7 +151,7 @@ class StoredRun:
         return self.checkpoints.members
 
     def ids(self) -> IdSpace:
-        """The feature and label ids of the run, with the names of the labels and the vectoriser.
+        """The feature and label ids of the run, with the names of the labels and the vectorizer.
 
         Raises:
           InputError: a file of the run is missing or damaged.
@@ -187,7 +187,7 @@ class StoredRun:
         return read_weighting(path, self.config.weighting, self.origin.num_features)
 
     def _read_vectorizer(self) -> Vectorizer | None:
-        """The vectoriser of texts, if there is one."""
+        """The vectorizer of texts, if there is one."""
         folder = self.folder
         if not folder.has(folder.vectorizer):
             return None
@@ -233,7 +233,7 @@ class StoredRun:
           state: the parameters, if they are in memory; None reads them.
 
         Raises:
-          InputError: a checkpoint is missing, or the vectoriser is of another run.
+          InputError: a checkpoint is missing, or the vectorizer is of another run.
         """
         texts, members = self._read_vectorizer(), self.members
         if state is None:

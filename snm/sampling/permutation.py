@@ -1,6 +1,6 @@
 """A keyed permutation of 0 .. K-1, to draw labels without replacement at a cost independent of K.
 
-It is a generalised Feistel network (Black and Rogaway, 2002). Write i as the pair (i // b, i mod b)
+It is a generalized Feistel network (Black and Rogaway, 2002). Write i as the pair (i // b, i mod b)
 on an a x b grid; in each round, one half is shifted by a keyed hash of the other. Every round is
 invertible, so the network permutes the grid for any hash. If K < a * b, values of K and above are
 permuted again until they fall below K (cycle walking). The grid is nearly square and at most a - 1
@@ -111,7 +111,7 @@ def _shift_modulo(half: jax.Array, noise: jax.Array, limit: int) -> jax.Array:
 def _hash(x: jax.Array) -> jax.Array:
     """Scrambles uint32 so that each input bit flips each output bit about half of the time.
 
-    The finaliser of MurmurHash3 (Appleby, 2011, public domain).
+    The finalizer of MurmurHash3 (Appleby, 2011, public domain).
     """
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)

@@ -94,7 +94,7 @@ class Question(BaseModel):
     threshold: StrictFloat | StrictStr | None = Field(
         None,
         description="omit labels whose probability is lower, 0 to 1; or micro-f1, macro-f1 or "
-        "f1@k, for the threshold that maximises this metric",
+        "f1@k, for the threshold that maximizes this metric",
     )
     labels: _Labels | None = Field(
         None,

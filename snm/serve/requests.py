@@ -139,7 +139,7 @@ def feature_rows(question: Question, predictor: Predictor, max_points: int) -> c
     """The points of a request as raw features, CSR [n, d].
 
     Raises:
-      InputError: texts for a model without a vectoriser; ids or values out of range.
+      InputError: texts for a model without a vectorizer; ids or values out of range.
       TooLargeError: more points than `max_points`.
     """
     if (question.texts is None) == (question.features is None):

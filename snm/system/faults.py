@@ -1,4 +1,4 @@
-"""Describes errors of the system, and recognises those of the disk and a lack of memory."""
+"""Describes errors of the system, and recognizes those of the disk and a lack of memory."""
 
 from __future__ import annotations
 

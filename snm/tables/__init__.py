@@ -1,4 +1,4 @@
-"""Embedding tables: lookups, row optimisers, and in-place updates of the touched rows."""
+"""Embedding tables: lookups, row optimizers, and in-place updates of the touched rows."""
 
 from snm.tables.table import RowTable as RowTable
 

@@ -1,7 +1,7 @@
-"""Row optimisers: compute the step of each touched row from its gradient.
+"""Row optimizers: compute the step of each touched row from its gradient.
 
 To add one, write its rule and add it to `ROW_OPTIMIZERS`. `snm.tables.updates` does the rest: it
-finds the rows of a batch and updates them in place, with any optimiser.
+finds the rows of a batch and updates them in place, with any optimizer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ADAGRAD_EPSILON = 1e-10
 RowRule = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
 """(accumulators, gradients) -> (directions, new accumulators).
 
-Accumulators are float [m], or None for an optimiser that has none; gradients and directions are
+Accumulators are float [m], or None for an optimizer that has none; gradients and directions are
 float [m, dim]. Each gradient is the sum of one row's gradients over the batch. The step of a row is
 minus the learning rate times its direction. Rows that the batch does not name keep their
 accumulator, so that one that decays does so only in the steps that touch its row.
@@ -35,7 +35,7 @@ accumulator, so that one that decays does so only in the steps that touch its ro
 
 @dataclasses.dataclass(frozen=True)
 class RowOptimizer:
-    """An optimiser that updates each row of a table separately.
+    """An optimizer that updates each row of a table separately.
 
     Attributes:
       rule: computes the direction from the gradient; None if the direction is the gradient.
@@ -72,7 +72,7 @@ ROW_OPTIMIZERS: dict[str, RowOptimizer] = {
     "sgd": SGD,
     "adagrad": RowOptimizer(adagrad),
 }
-"""Name -> optimiser: the choices of `Config.row_optimizer`."""
+"""Name -> optimizer: the choices of `Config.row_optimizer`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ class RowStep:
 
         Args:
           rows: distinct rows [m, dim], in the storage type of the table or as float32.
-          accumulator: float32 [m], of the rows; None if the optimiser has none.
+          accumulator: float32 [m], of the rows; None if the optimizer has none.
           gradient: float32 [m, dim], summed over the batch.
           ids: int32 [m], the table rows of this shard that `rows` are.
           stored: the rows in the storage type, if `rows` were converted to float32 already.

@@ -40,13 +40,13 @@ class SparseRows(NamedTuple):
 )
 @dataclasses.dataclass(frozen=True)
 class RowTable:
-    """The rows of an embedding table and the state of their optimiser.
+    """The rows of an embedding table and the state of their optimizer.
 
     Attributes:
       rows: [N, dim], float32 or, as uint16, the bits of bfloat16; see `snm.tables.rounding`. For
         prediction also uint8 [N, 4 + dim]; see `snm.tables.int8`.
-      accumulator: float32 [N], one number of optimiser state for each row (for Adagrad the sum of
-        mean squared gradients), or None for an optimiser without state.
+      accumulator: float32 [N], one number of optimizer state for each row (for Adagrad the sum of
+        mean squared gradients), or None for an optimizer without state.
     """
 
     rows: jax.Array

@@ -5,7 +5,7 @@ XLA updates a buffer in place only if every read of the table comes before its f
 dependency*; otherwise it copies the whole table. Callers ensure this with the argument `ok`: it
 depends on everything that was read, and it limits the loops that write.
 
-CPU and accelerators have separate implementations, as in `snm.tables.bag`. With a linear optimiser
+CPU and accelerators have separate implementations, as in `snm.tables.bag`. With a linear optimizer
 and a float32 table, the entries are applied one by one. Otherwise they are sorted, and the
 gradients of each row are summed first, so that a row is updated and rounded once per step instead
 of once per entry.
@@ -74,7 +74,7 @@ def _update_by_entry(
     ok: jax.Array,
     touched: jax.Array | None,
 ) -> RowTable:
-    """Applies the step of each entry separately; exact for linear optimisers."""
+    """Applies the step of each entry separately; exact for linear optimizers."""
     rows = table.rows
     for block, vectors in gradients:
         steps = vectors * -jnp.asarray(step.learning_rate, vectors.dtype)

@@ -156,7 +156,7 @@ def _moved(module: Module, siblings: dict[str, Instruction], instruction: Instru
             if operand.size
         )
         return read + _bytes_written(module, body, instruction)
-    if instruction.opcode == "copy-start":  # to, from, and a word of synchronisation
+    if instruction.opcode == "copy-start":  # to, from, and a word of synchronization
         return sum(shape.size for shape in instruction.shapes[:2] if not shape.on_chip)
     if instruction.opcode == "slice-start":  # from an array, to a part of it
         source, part = instruction.shapes[:2]

@@ -8,7 +8,7 @@ Large Output Spaces:
 
 - `retrieval`: retrieval risk, the Bayes predictor, margins and the margin risk.
 - `calibration`: condition (3) of Theorem 4, and weights theta that satisfy it.
-- `calibration_gap`: calibration tested by minimisation (Definition 2).
+- `calibration_gap`: calibration tested by minimization (Definition 2).
 - `constants`: Lipschitz constants and ranges of the losses (Lemma 7), norms of theta.
 - `complexity`: Gaussian and Rademacher complexities of linear and two-layer classes on real data.
 - `generalization`: the generalization bounds of Theorems 5 and 6.

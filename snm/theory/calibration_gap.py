@@ -1,4 +1,4 @@
-r"""Tests whether a loss is calibrated at a label distribution by minimising it (Definition 2).
+r"""Tests whether a loss is calibrated at a label distribution by minimizing it (Definition 2).
 
 With Psi(v) = sum_i alpha_i l(v, i), a loss is calibrated at alpha if the infimum of Psi over all v
 is below that over all v that are not Bayes compatible. If theta is non-increasing and phi is convex
@@ -46,7 +46,7 @@ class CalibrationGap:
     Attributes:
       free: Infimum of the loss over all score vectors.
       tied: Infimum over the score vectors that are not Bayes compatible.
-      scores: A minimiser of the first, [K], in the order of the labels.
+      scores: A minimizer of the first, [K], in the order of the labels.
     """
 
     free: float
@@ -60,7 +60,7 @@ class CalibrationGap:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the gap exceeds the rounding error of the minimisation."""
+        """Whether the gap exceeds the rounding error of the minimization."""
         return self.gap > 1e-9 * max(1.0, abs(self.free))
 
 
@@ -72,7 +72,7 @@ def calibration_gap(
     phi: str | Surrogate = "logistic",
     kind: Kind = "powl",
 ) -> CalibrationGap:
-    """Minimises an ordered weighted loss at one label distribution, with and without v_k = v_{k+1}.
+    """Minimizes an ordered weighted loss at one label distribution, with and without v_k = v_{k+1}.
 
     The loss is the trainer's, `snm.losses.ordered.powl` or `bowl`, in float64.
 
@@ -88,7 +88,7 @@ def calibration_gap(
       Both minima.
 
     Raises:
-      InputError: phi is unknown or fails the check, or the weights increase: this minimisation is
+      InputError: phi is unknown or fails the check, or the weights increase: this minimization is
         not valid for them.
 
     Example:
@@ -117,17 +117,17 @@ def calibration_gap(
             value, slope = function(point, ranked, weights)
             return float(value), np.asarray(slope, np.float64)
 
-        free, minimiser = _minimise(evaluate, values.size, None)
-        tied, _ = _minimise(evaluate, values.size, k)
+        free, minimizer = _minimize(evaluate, values.size, None)
+        tied, _ = _minimize(evaluate, values.size, k)
     scores = np.empty(values.size)
-    scores[order] = minimiser[0] - np.concatenate([[0.0], np.cumsum(minimiser[1:])])
+    scores[order] = minimizer[0] - np.concatenate([[0.0], np.cumsum(minimizer[1:])])
     # A tied score vector is feasible for the free problem, too.
     return CalibrationGap(min(free, tied), tied, scores)
 
 
 @functools.lru_cache(maxsize=16)
 def _check_phi(phi: Surrogate) -> str | None:
-    """Why the minimisation over a cone is not valid for phi; None if it is. Needs float64."""
+    """Why the minimization over a cone is not valid for phi; None if it is. Needs float64."""
 
     def slopes(margins: Vector) -> Vector:
         u = jnp.asarray(margins, jnp.float64)
@@ -176,10 +176,10 @@ def _risk(kind: Kind, phi: Surrogate) -> Callable[..., tuple[jax.Array, jax.Arra
     return jax.jit(jax.value_and_grad(risk))
 
 
-def _minimise(
+def _minimize(
     evaluate: Callable[[Vector], tuple[float, Vector]], size: int, tie: int | None
 ) -> tuple[float, Vector]:
-    """Minimum and minimiser over the cone; the gap after rank `tie` is fixed at 0."""
+    """Minimum and minimizer over the cone; the gap after rank `tie` is fixed at 0."""
     bounds = [(-_LARGEST_GAP, _LARGEST_GAP)] + [(0.0, _LARGEST_GAP)] * (size - 1)
     start = np.full(size, 0.1)
     if tie is not None:

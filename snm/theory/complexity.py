@@ -268,7 +268,7 @@ def two_layer_ascent(
       features: [n, d].
       multipliers: g, [n, K], CSR or dense.
       hidden: Number of rows of W.
-      steps: Number of normalised gradient steps; their length decreases linearly to 0.
+      steps: Number of normalized gradient steps; their length decreases linearly to 0.
       rng: Generator for the initial W.
 
     Returns:

@@ -4,7 +4,7 @@ The theorems hide constants and logarithms in O~. Known about these:
 
 - **The Gaussian branch** holds with the factor 2 sqrt(pi) and without a logarithm. With probability
   1 - delta the generalization error is at most 2 R_S(l o H) + 3 Phi' sqrt(ln(2/delta) / (2n)), by
-  symmetrisation, with Phi' the range of the loss. Further, R_S <= sqrt(pi/2) G_S. The squared
+  symmetrization, with Phi' the range of the loss. Further, R_S <= sqrt(pi/2) G_S. The squared
   increments of the process sum_i g_i l(h(x_i), y_i) are at most
   2 l2^2 sum_i ||h(x_i) - h'(x_i)||^2 + 2 own^2 sum_i |h_{y_i}(x_i) - h'_{y_i}(x_i)|^2, which are
   those of sqrt(2) (l2 sum_{i,y} g_{iy} h_y(x_i) + own sum_i g_i h_{y_i}(x_i)) with independent g.

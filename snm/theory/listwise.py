@@ -11,7 +11,7 @@ Two statements of the paper are inexact. A test checks each of these corrections
   a e^{aBM} / (1 + e^{-aBM})^2, the largest numerator over the smallest denominator. This upper
   bound is larger by the factor 4 e^{aBM} / (1 + e^{-aBM})^2. Tables 2 and 3 depend on it:
   see `snm.theory.listwise_tables`.
-- **R(F)** <= 2BM / sqrt(n) belongs to another normalisation. With Definition 1 (1/n, one supremum
+- **R(F)** <= 2BM / sqrt(n) belongs to another normalization. With Definition 1 (1/n, one supremum
   without absolute value) R(F) is at most BM / sqrt(n).
 """
 
@@ -29,7 +29,7 @@ __all__ = [
     "factor",
     "listwise_bound",
     "log_factor",
-    "log_normaliser",
+    "log_normalizer",
     "log_product",
     "rademacher_linear",
     "slope",
@@ -63,8 +63,8 @@ def slope(psi: Transformation, max_score: float, kind: Slope = "exact") -> float
     return exp_or_inf(_log_slope(psi, max_score, kind))
 
 
-def log_normaliser(algorithm: Algorithm, psi: Transformation, max_score: float, m: int) -> float:
-    r"""The log of Z_A, the normaliser that scales the loss to [0, 1].
+def log_normalizer(algorithm: Algorithm, psi: Transformation, max_score: float, m: int) -> float:
+    r"""The log of Z_A, the normalizer that scales the loss to [0, 1].
 
     .. math:: Z_{ListMLE} = Z_{ListNet} = m \big(\log m + \log \frac{\psi(BM)}{\psi(-BM)}\big),
       \quad Z_{RankCosine} = 1
@@ -159,7 +159,7 @@ def listwise_bound(
     n: int,
     delta: float = 0.05,
 ) -> tuple[float, float]:
-    """Combines Theorems 1 and 2, for the normalised loss in [0, 1].
+    """Combines Theorems 1 and 2, for the normalized loss in [0, 1].
 
     Args:
       algorithm: One of `ALGORITHMS`.

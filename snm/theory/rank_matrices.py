@@ -1,7 +1,7 @@
 r"""Bipartite rank matrices: their number, tests of realisability, and rank-shatter coefficients.
 
 The rank matrix of a ranking function f has an entry for each positive x_i and negative x'_j: 1 if
-f(x_i) > f(x'_j), 1/2 if they tie, 0 otherwise. A matrix is realisable if some f has it. Functions
+f(x_i) > f(x'_j), 1/2 if they tie, 0 otherwise. A matrix is realizable if some f has it. Functions
 that take matrices expect doubled entries, the integers 2, 1 and 0.
 
 References:
@@ -27,8 +27,8 @@ __all__ = [
     "rank_matrix",
     "rank_shatter_finite",
     "rank_shatter_linear",
-    "realisable_by_graph",
-    "realisable_by_submatrices",
+    "realizable_by_graph",
+    "realizable_by_submatrices",
 ]
 
 Matrices = npt.NDArray[np.int64]
@@ -69,9 +69,9 @@ def rank_matrix(positive: npt.ArrayLike, negative: npt.ArrayLike) -> npt.NDArray
 
 
 def psi(m: int, n: int) -> int:
-    r"""The number of realisable m x n rank matrices.
+    r"""The number of realizable m x n rank matrices.
 
-    A realisable matrix is a sequence of blocks of tied points, from the highest score down. A block
+    A realizable matrix is a sequence of blocks of tied points, from the highest score down. A block
     holds positives, negatives or both. Neighbouring blocks of positives alone (or of negatives
     alone) count as one, since no entry distinguishes them. By the last block, of a positives and b
     negatives:
@@ -114,8 +114,8 @@ def _sign(a: int, b: int) -> int:
     return 1 if a and b else (-1) ** (a + b - 1)
 
 
-def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Theorem 1, part 2: a matrix is realisable unless it has a sub-matrix of Table 1.
+def realizable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Theorem 1, part 2: a matrix is realizable unless it has a sub-matrix of Table 1.
 
     Args:
       matrices: int [..., m, n] of 0, 1, 2: doubled entries.
@@ -137,8 +137,8 @@ def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     return ~has_forbidden
 
 
-def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Theorem 1, part 1: a matrix is realisable if its mixed bipartite graph has no cycle.
+def realizable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Theorem 1, part 1: a matrix is realizable if its mixed bipartite graph has no cycle.
 
     An entry 1 is an edge from x_i to x'_j, 0 an edge from x'_j to x_i, and 1/2 an undirected edge.
     A cycle has at least one directed edge, and all its directed edges point in the same direction
@@ -169,12 +169,12 @@ def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 def count_by_submatrices(m: int, n: int) -> int:
     """psi(m, n) by checking all 3^(mn) matrices against Table 1."""
-    return int(realisable_by_submatrices(_all_matrices(m, n)).sum())
+    return int(realizable_by_submatrices(_all_matrices(m, n)).sum())
 
 
 def count_by_graphs(m: int, n: int) -> int:
     """psi(m, n) by searching all 3^(mn) mixed bipartite graphs for cycles."""
-    return int(realisable_by_graph(_all_matrices(m, n)).sum())
+    return int(realizable_by_graph(_all_matrices(m, n)).sum())
 
 
 def rank_shatter_finite(scores: npt.ArrayLike, m: int, n: int) -> int:

@@ -153,7 +153,7 @@ def theorem_5(lipschitz: float, radius: float, max_norm: float, n: int) -> Ranki
 
 
 def theorem_6(lipschitz: float, radius: float, max_norm: float, n: int) -> RankingBound:
-    r"""Bounds E[L(w_lambda)] - L(w*) of regularised empirical risk minimisation on a convex loss.
+    r"""Bounds E[L(w_lambda)] - L(w*) of regularized empirical risk minimization on a convex loss.
 
     .. math:: 2 G R W (8/n + \sqrt{2/n})
 

@@ -1,7 +1,7 @@
 """Fits linear rankers with the algorithms that Tewari and Chaudhuri (2015) analyse.
 
 - Online gradient descent with the step of Theorem 5 or equation 7.
-- Regularised empirical risk minimisation with the lambda of Theorem 6.
+- Regularized empirical risk minimization with the lambda of Theorem 6.
 
 Both work over the 2-ball (F_2) or the 1-ball (F_1). The module also has the projection of Theorem 3
 on permutation-equivariant linear scorers.
@@ -30,7 +30,7 @@ __all__ = [
     "online_gradient_descent",
     "prescribed_lambda",
     "prescribed_step",
-    "regularised_erm",
+    "regularized_erm",
     "smooth_bound",
     "smooth_step",
 ]
@@ -40,7 +40,7 @@ Loss = Callable[..., jax.Array]  # (scores, labels) -> mean loss, as in snm.loss
 
 
 def prescribed_step(lipschitz: float, radius: float, max_norm: float, n: int) -> float:
-    """The step of Theorem 5, W / (G R sqrt(2n)), which minimises W^2 / (2 eta) + eta (G R)^2 n.
+    """The step of Theorem 5, W / (G R sqrt(2n)), which minimizes W^2 / (2 eta) + eta (G R)^2 n.
 
     Args:
       lipschitz: G, in the max norm of the scores.
@@ -153,7 +153,7 @@ def _descent(loss: Loss, ball: Ball, projected: bool) -> Callable[..., jax.Array
 
 @dataclass(frozen=True)
 class Fit:
-    """Result of `regularised_erm`.
+    """Result of `regularized_erm`.
 
     Attributes:
       weights: w, float64 [d].
@@ -166,7 +166,7 @@ class Fit:
     gap: float
 
 
-def regularised_erm(
+def regularized_erm(
     features: npt.ArrayLike,
     labels: npt.ArrayLike,
     loss: Loss,
@@ -178,7 +178,7 @@ def regularised_erm(
     steps: int = 500,
     tolerance: float = 1e-8,
 ) -> Fit:
-    r"""Minimises the regularised mean loss over a ball, with a bound on the optimality gap.
+    r"""Minimizes the regularized mean loss over a ball, with a bound on the optimality gap.
 
     .. math:: \min_{\|w\| \le W} \tfrac \lambda 2 \|w\|_2^2 + \tfrac 1 n \sum_i l(X_i w, y_i)
 
@@ -192,7 +192,7 @@ def regularised_erm(
       labels: y, [n, m].
       loss: (scores [n, m], labels [n, m]) -> mean over lists, convex in the scores.
       radius: W.
-      penalty: lambda; `prescribed_lambda` for Theorem 6, 0 for minimisation over the ball
+      penalty: lambda; `prescribed_lambda` for Theorem 6, 0 for minimization over the ball
         (Theorems 9, 12 and 17).
       ball: "l2" for F_2, "l1" for F_1.
       smooth: Whether the loss is differentiable everywhere.
@@ -200,7 +200,7 @@ def regularised_erm(
       tolerance: The search stops at a gap below this.
 
     Returns:
-      The minimiser, up to the gap.
+      The minimizer, up to the gap.
 
     References:
       Tewari, Chaudhuri (2015), equation 3.
@@ -298,7 +298,7 @@ def _projection(ball: Ball) -> Callable[[jax.Array, jax.Array], jax.Array]:
 
 @dataclass(frozen=True)
 class Point:
-    """The regularised mean loss at w.
+    """The regularized mean loss at w.
 
     Attributes:
       w: float64 [d].

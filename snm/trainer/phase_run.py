@@ -126,7 +126,7 @@ def open_phase_in_memory(
     Args:
       inputs: of all phases.
       phase: the member to train, its points and the validation points.
-      state: initial parameters, consumed; None initialises new ones.
+      state: initial parameters, consumed; None initializes new ones.
       best: gets the state with the best validation score, or the last state without validation.
       more_phases: whether more phases follow, which share its compiled steps. The steps are then
         compiled for a long training.

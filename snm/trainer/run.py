@@ -155,12 +155,12 @@ def _changed_epochs(folder: RunFolder, config: ResolvedConfig) -> str | None:
 
 
 def _check_vectorizer(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:
-    """Checks that label names are still read by the vectoriser that the run started with.
+    """Checks that label names are still read by the vectorizer that the run started with.
 
     The hash of the data does not cover it.
 
     Raises:
-      InputError: the run started with another vectoriser.
+      InputError: the run started with another vectorizer.
     """
     if config.label_text == "on" and folder.has(folder.vectorizer):
         ids = IdSpace.of(dataset)

@@ -67,7 +67,7 @@ def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(tmp_path):
             (after.head.table.rows, start.head.table.rows),
         )]  # fmt: skip
 
-    assert max(moved(0)) < 1e-6  # class rows are normalised again
+    assert max(moved(0)) < 1e-6  # class rows are normalized again
     whole, half = moved(1), moved(0.5)
     assert min(whole) > 1e-4
     np.testing.assert_allclose(half[:3], np.array(whole[:3]) / 2, rtol=1e-3)

@@ -43,7 +43,7 @@ def model_of(**changes):
         ("data=8", 1 << 16, 8, 1),
     ],
 )
-def test_every_device_initialises_only_its_own_rows(
+def test_every_device_initializes_only_its_own_rows(
     text, block, of_features, of_labels, monkeypatch, request
 ):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", block)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from experiments.references import ppd_sparse
-from experiments.references.pfastrexml import PfastreXML, dcg_sides, l1_separator, normalised
+from experiments.references.pfastrexml import PfastreXML, dcg_sides, l1_separator, normalized
 from experiments.references.ppd_sparse import PPDSparse
 from snm.evaluation.metrics import propensities
 
@@ -23,19 +23,19 @@ def _ndcg(order: list[int], gains: np.ndarray) -> float:
 
 def test_gains_of_a_perfect_ranking_add_up_to_1() -> None:
     _, y = problem(30, 5, 9)
-    gains = normalised(y).toarray()
+    gains = normalized(y).toarray()
     for row, of_point in enumerate(y.toarray()):
         if of_point.any():
             best = np.argsort(-of_point, kind="stable").tolist()
             assert _ndcg(best, gains[row]) == pytest.approx(1)
-    np.testing.assert_allclose(normalised(3 * y).toarray(), 3 * gains)
+    np.testing.assert_allclose(normalized(3 * y).toarray(), 3 * gains)
 
 
 def test_sides_are_where_neither_rankings_nor_sides_can_be_better() -> None:
     rng = np.random.default_rng(7)
     for _ in range(10):
         labels = rng.random((8, 4)) < 0.4
-        gains = normalised(csr_matrix(labels * (1 + rng.random(4))))
+        gains = normalized(csr_matrix(labels * (1 + rng.random(4))))
         dense, start = gains.toarray(), rng.random(8) < 0.5
         right = dcg_sides(gains, start)
         orders = [list(order) for order in itertools.permutations(range(4))]
@@ -121,7 +121,7 @@ def test_labels_of_near_points_come_first() -> None:
 # -- PPD-Sparse ----------------------------------------------------------------------------------
 
 
-def test_ppd_sparse_minimises_the_objective_of_each_label(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ppd_sparse_minimizes_the_objective_of_each_label(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = problem(40, 6, 7)
     dense = np.hstack([x.toarray(), np.ones((40, 1))]).astype(float)
     monkeypatch.setattr(ppd_sparse, "_WEIGHTS", 3 * 7)  # three labels a block

@@ -52,7 +52,7 @@ def test_a_reference_finds_labels_that_features_name(name: str) -> None:
 # -- DiSMEC ------------------------------------------------------------------------------------
 
 
-def test_dismec_minimises_the_squared_hinge_and_drops_small_weights() -> None:
+def test_dismec_minimizes_the_squared_hinge_and_drops_small_weights() -> None:
     x, y = problem(200, 12, 40)
     model = Dismec(pruned=0, tolerance=1e-10, threads=2).fit(x, y)
     assert model.known.tolist() == list(range(1, 40))
@@ -134,7 +134,7 @@ def test_embeddings_are_where_a_dense_projection_leaves_them() -> None:
 
 
 @pytest.mark.parametrize("points", [60, 8])  # more than features, and fewer
-def test_regressors_minimise_their_objective(points: int) -> None:
+def test_regressors_minimize_their_objective(points: int) -> None:
     x, _ = problem(points, 10, 3)
     z = np.random.default_rng(3).standard_normal((points, 2)).astype(np.float32)
     v = regressors(x, z, 0.5, 0.6, 1.0, 2000).astype(float)
@@ -205,7 +205,7 @@ def test_the_nearest_feasible_duals_are_those_of_a_generic_solver(C: float) -> N
 
 
 @pytest.mark.parametrize("entering", [1, 3])
-def test_pd_sparse_minimises_its_objective(entering: int) -> None:
+def test_pd_sparse_minimizes_its_objective(entering: int) -> None:
     x, y = problem(12, 4, 5)
     dense, right = np.hstack([x.toarray(), np.ones((12, 1))]).astype(float), y.toarray() > 0
     usable = right.any(axis=1)

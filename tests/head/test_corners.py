@@ -120,8 +120,8 @@ def test_query_gradient_is_the_finite_difference():
             np.testing.assert_allclose(step.query_gradient[i, j], slope, atol=1e-6)
 
 
-def test_the_step_is_that_of_normalised_rows_to_first_order():
-    """Rows kept at unit length against rows normalised in the forward pass.
+def test_the_step_is_that_of_normalized_rows_to_first_order():
+    """Rows kept at unit length against rows normalized in the forward pass.
 
     With w = u / |u| at |u| = 1 the gradient with respect to u is the tangent part g - (g.w) w.
     Projecting w - a g gives w - a (g - (g.w) w) + O(a^2): the same step, up to O(a^2).

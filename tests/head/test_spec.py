@@ -269,7 +269,7 @@ def test_a_new_object_under_a_name_is_another_spec(monkeypatch):
     assert HeadSpec(**SIZES) == HeadSpec(**SIZES)
 
 
-def test_a_spec_trains_by_the_row_optimiser_that_it_was_made_with(monkeypatch):
+def test_a_spec_trains_by_the_row_optimizer_that_it_was_made_with(monkeypatch):
     """It compares equal by that one, and so finds its programs."""
     small = dict(n=3, dim=4, **SIZES)
     quarter = RowOptimizer(lambda _, gradient: (gradient / 4, None), has_accumulator=False)

@@ -165,7 +165,7 @@ def test_label_columns_that_are_no_names(tmp_path, wrong):
     imported(write(tmp_path / "in.csv", ROWS), tmp_path / "jan", "--labels", "tags")
     path = tmp_path / "jan" / "vectorizer.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "label_columns": wrong}))
-    with pytest.raises(InputError, match="no vectoriser"):
+    with pytest.raises(InputError, match="no vectorizer"):
         Vectorizer.read(path)
 
 

@@ -10,7 +10,7 @@ MIB = 1 << 20
 def run_sizes(**changes):
     sizes = RunSizes(
         tables=100 * MIB,
-        optimiser=10 * MIB,
+        optimizer=10 * MIB,
         dataset=3 * MIB,
         weighted_data=2 * MIB,
         libraries=300 * MIB,

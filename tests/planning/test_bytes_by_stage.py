@@ -7,7 +7,7 @@ from snm.planning.bytes_by_stage import bytes_by_stage
 
 def test_stages_by_hand():
     host, device = bytes_by_stage(run_sizes(), on_cpu=False)
-    assert device["start"] == {"tables": 100 * MIB, "optimiser": 10 * MIB, "activations": 50 * MIB}
+    assert device["start"] == {"tables": 100 * MIB, "optimizer": 10 * MIB, "activations": 50 * MIB}
     assert sum(device["training"].values()) == (100 + 10 + 20 + 1) * MIB
     assert sum(device["loading"].values()) == 110 * MIB
     assert host["training"]["checkpoint"] == 110 * MIB  # the copy that is written on the side
@@ -16,12 +16,12 @@ def test_stages_by_hand():
     assert host["loading"]["checkpoint"] == 110 * MIB  # the best may be another one
     # Three members: each is read, and written to its place among the three.
     host, device = bytes_by_stage(run_sizes(members=3), on_cpu=False)
-    assert device["loading"] == {"tables": 400 * MIB, "optimiser": 10 * MIB}
+    assert device["loading"] == {"tables": 400 * MIB, "optimizer": 10 * MIB}
     assert host["loading"]["checkpoint"] == 110 * MIB
     # A mesh joins three that were all read.
     _, device = bytes_by_stage(run_sizes(members=3, devices=4), on_cpu=False)
-    assert device["loading"] == {"tables": 600 * MIB, "optimiser": 30 * MIB}
-    assert device["evaluation"] == {"tables": 300 * MIB, "optimiser": 0, "activations": 30 * MIB}
+    assert device["loading"] == {"tables": 600 * MIB, "optimizer": 30 * MIB}
+    assert device["evaluation"] == {"tables": 300 * MIB, "optimizer": 0, "activations": 30 * MIB}
     # Two of three side by side: all that a member has while it trains is there twice.
     host, device = bytes_by_stage(run_sizes(members=3, parallel_members=2), on_cpu=False)
     assert sum(device["training"].values()) == 2 * (100 + 10 + 20 + 1) * MIB

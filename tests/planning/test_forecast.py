@@ -35,14 +35,14 @@ def test_memory_is_that_of_the_device_that_is_compiled_for():
         assert device_memory() > resident_ram()
 
 
-def test_tables_and_optimiser_by_hand(dataset):
+def test_tables_and_optimizer_by_hand(dataset):
     """30 features and 20 labels of 8 numbers, 20 biases, one multiplier, and the dense layer."""
     for optimizer, accumulators in (("sgd", 0), ("adagrad", 30 + 20)):
         settings = dataclasses.replace(tiny.CONFIG, row_optimizer=optimizer, encoder="relu")
         found = forecast(dataset, resolve(settings, dataset))[0].sizes
         tower = 8 * 8  # and its momentum, and a step's count
         assert found.tables == 4 * ((30 + 20) * 8 + 20 + 1 + tower)
-        assert found.optimiser == 4 * (accumulators + tower + 1)
+        assert found.optimizer == 4 * (accumulators + tower + 1)
         assert found.dataset == sum(
             4 * m.nnz + 4 * m.nnz + m.indptr.nbytes
             for part in (dataset.train, dataset.test)
@@ -52,7 +52,7 @@ def test_tables_and_optimiser_by_hand(dataset):
 
 @pytest.mark.parametrize(("dtype", "row_bytes"), [("float32", 4), ("bfloat16", 2)])
 def test_parameters_by_hand(dtype, row_bytes, dataset):
-    """As above, of two members; without the optimisers' numbers."""
+    """As above, of two members; without the optimizers' numbers."""
     settings = dataclasses.replace(
         tiny.CONFIG, row_optimizer="adagrad", encoder="relu", table_dtype=dtype, members=2
     )
@@ -75,7 +75,7 @@ def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, dataset
     sizes = found.sizes
     assert programs.mesh.size == sizes.devices == 8
     assert sizes.tables == 4 * ((of_features + of_labels) * 8 + of_labels + 1 + 64)
-    assert sizes.optimiser == 4 * (of_features + of_labels + 64 + 1)
+    assert sizes.optimizer == 4 * (of_features + of_labels + 64 + 1)
     assert sizes.unsharded_state == 4 * ((30 + 20) * (8 + 1) + 20 + 1 + 64 + 64 + 1)
     assert sizes.batch_stack < planned[0].sizes.batch_stack  # of points half, of the sample all
     assert found.device["training"]["tables"] == sizes.tables

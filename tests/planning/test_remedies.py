@@ -22,7 +22,7 @@ def test_remedies_fit_and_cost_little_first(planned):
     expected, programs = planned
     at_most = expected.peak_device
     assert list(remedies_on_cpu(expected, tiny.CONFIG, programs.model, at_most))
-    big = run_sizes(members=2, optimiser=60 * MIB)
+    big = run_sizes(members=2, optimizer=60 * MIB)
     host, _ = bytes_by_stage(big, on_cpu=True)
     expected = dataclasses.replace(expected, sizes=big, host=host)
     settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", dim=256)
@@ -89,12 +89,12 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
     expected = dataclasses.replace(
         planned[0], device=bytes_by_stage(planned[0].sizes, on_cpu=False)[1]
     )
-    big = dataclasses.replace(expected.sizes, optimiser=MIB, devices=8 if mesh else 1)
+    big = dataclasses.replace(expected.sizes, optimizer=MIB, devices=8 if mesh else 1)
     expected, model = dataclasses.replace(expected, sizes=big), planned[1].model
     remedies = dict(
         find_remedies(expected, settings, model, 1 << 40, on_cpu=False, shared_memory=False)
     )
-    _, device = bytes_by_stage(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
+    _, device = bytes_by_stage(dataclasses.replace(big, optimizer=MIB - 4 * rows), on_cpu=False)
     assert remedies["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
 
 

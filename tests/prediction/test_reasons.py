@@ -155,7 +155,7 @@ def test_as_json():
 
 
 def test_features_are_words_where_the_model_knows_them():
-    """A vectoriser that hashes keeps no words, so that features stay ids."""
+    """A vectorizer that hashes keeps no words, so that features stay ids."""
     model, features = predictor_of(memory=True), counts(POINTS, 6)
     answers, _ = model.predict(features, 3)
     words = tuple(f"word{feature}" for feature in range(D))

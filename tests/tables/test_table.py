@@ -108,7 +108,7 @@ def test_a_nan_row_reaches_only_the_sums_that_name_it(form):
 def dense_step(table, gradients, optimizer, unit_norm):
     """The same step by a gradient of the whole table, in float64.
 
-    The formulas of sgd and Adagrad are written out; a further optimiser is compared with its rule,
+    The formulas of sgd and Adagrad are written out; a further optimizer is compared with its rule,
     of which rows without a gradient see nothing.
     """
     values = np.asarray(table.rows, np.float64)

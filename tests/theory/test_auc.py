@@ -26,10 +26,10 @@ def test_auc_by_definition(positive, negative):
     assert auc.empirical_auc(scores, truth) == pytest.approx(np.mean(pairs), abs=1e-15)
     matrix = rank_matrices.rank_matrix(positive, negative)
     assert matrix.ravel().tolist() == pairs
-    # By Theorem 1 both characterisations call the matrix of any scores realisable.
+    # By Theorem 1 both characterizations call the matrix of any scores realizable.
     doubled = (2 * matrix).astype(int)
-    assert rank_matrices.realisable_by_graph(doubled)
-    assert rank_matrices.realisable_by_submatrices(doubled)
+    assert rank_matrices.realizable_by_graph(doubled)
+    assert rank_matrices.realizable_by_submatrices(doubled)
 
 
 def test_auc_of_more_pairs_than_int32_has_numbers():
@@ -59,7 +59,7 @@ def test_auc_errors():
 KNOWN = {(2, 2): 51, (2, 3): 261, (3, 3): 2067, (2, 4): 1299}
 
 
-def test_table_1_lists_the_unrealisable_matrices():
+def test_table_1_lists_the_unrealizable_matrices():
     """Compares all 81 matrices of 2 positives and 2 negatives with all orders of four scores."""
     seen = {
         tuple((2 * rank_matrices.rank_matrix(s[:2], s[2:])).astype(int).ravel().tolist())
@@ -71,7 +71,7 @@ def test_table_1_lists_the_unrealisable_matrices():
 
 
 @pytest.mark.parametrize(("m", "n"), KNOWN)
-def test_psi_by_both_characterisations_and_by_all_scores(m, n):
+def test_psi_by_both_characterizations_and_by_all_scores(m, n):
     expected = KNOWN[m, n]
     assert rank_matrices.psi(m, n) == expected == rank_matrices.psi(n, m)
     assert rank_matrices.count_by_submatrices(m, n) == expected
@@ -84,7 +84,7 @@ def test_psi_by_both_characterisations_and_by_all_scores(m, n):
 def test_a_cycle_is_found_among_many_points():
     """256 copies of each negative: as many paths of two edges join the positives."""
     first = np.array(rank_matrices.FORBIDDEN[0]).reshape(2, 2)
-    assert not rank_matrices.realisable_by_graph(np.kron(first, np.ones((1, 256), int)))
+    assert not rank_matrices.realizable_by_graph(np.kron(first, np.ones((1, 256), int)))
 
 
 def test_psi_bounds_and_limits():
@@ -105,7 +105,7 @@ def test_rank_shatter_of_finite_classes():
             seen = {rank_matrices.rank_matrix(f[list(x)], f[list(z)]).tobytes() for f in scores}
             best = max(best, len(seen))
     assert rank_matrices.rank_shatter_finite(scores, 2, 2) == best <= 6
-    # All functions on enough points have every realisable matrix.
+    # All functions on enough points have every realizable matrix.
     every = np.array(list(itertools.product(range(4), repeat=4)), float)
     assert rank_matrices.rank_shatter_finite(every, 2, 2) == 51
 
@@ -137,7 +137,7 @@ def test_rank_shatter_in_three_dimensions():
     )
     # Four normals with one relation among them, (x1 - z1) + (x2 - z2) = (x1 - z2) + (x2 - z1): any
     # three are independent, so the planes are general, with 12 rays, 24 sectors and 14 cones.
-    # These are all realisable matrices: psi(2, 2) = 51.
+    # These are all realizable matrices: psi(2, 2) = 51.
     assert found == 1 + 12 + 24 + 14 == rank_matrices.psi(2, 2)
 
 
@@ -222,7 +222,7 @@ def test_theorem_2_holds_in_simulation():
 
 
 def test_entries_that_are_not_doubled_are_refused():
-    for decide in (rank_matrices.realisable_by_graph, rank_matrices.realisable_by_submatrices):
+    for decide in (rank_matrices.realizable_by_graph, rank_matrices.realizable_by_submatrices):
         with pytest.raises(InputError, match="found fractions, expected twice each entry"):
             decide(rank_matrices.rank_matrix([1, 0, 2], [0, 1, 1.5]))
         assert decide(2 * rank_matrices.rank_matrix([1, 0, 2], [0, 1, 1.5]))

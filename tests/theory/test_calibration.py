@@ -1,4 +1,4 @@
-"""Retrieval and calibration: Lemma 1, condition (3) of Theorem 4, Definition 2 by minimisation."""
+"""Retrieval and calibration: Lemma 1, condition (3) of Theorem 4, Definition 2 by minimization."""
 
 import itertools
 import math
@@ -141,7 +141,7 @@ def test_at_m_equal_to_k_the_printed_sum_contradicts_the_text():
     printed = condition_3(d, theta, 2, last="printed")
     assert printed.first_failure == 6 and printed.right == pytest.approx(0.655 / 3)
     assert condition_3(d, theta, 2).calibrated
-    # Minimisation shows that the loss is calibrated there, for every phi.
+    # Minimization shows that the loss is calibrated there, for every phi.
     for kind in ("powl", "bowl"):
         for phi in ("logistic", "squared_hinge", "exponential"):
             assert calibration_gap(d, theta, 2, phi=phi, kind=kind).calibrated
@@ -266,7 +266,7 @@ def test_of_the_heavy_tail_only_the_smallest_sample_is_calibrated():
 @pytest.mark.parametrize("kind", ["powl", "bowl"])
 @pytest.mark.parametrize("phi", ["logistic", "squared_hinge", "exponential"])
 def test_theorem_4_on_random_distributions(kind, phi):
-    """If (3) holds, the loss is calibrated and its minimiser predicts b(x)."""
+    """If (3) holds, the loss is calibrated and its minimizer predicts b(x)."""
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(12):
@@ -281,7 +281,7 @@ def test_theorem_4_on_random_distributions(kind, phi):
         found = calibration_gap(d, theta, k, phi=phi, kind=kind)
         assert found.calibrated
         assert bayes_compatible(found.scores, d, k)
-        # No random score vector near the minimiser has a smaller loss.
+        # No random score vector near the minimizer has a smaller loss.
         v = found.scores + rng.normal(size=(200, K)) * rng.choice([0.01, 0.3, 2.0], (200, 1))
         assert risk(v, d, theta, kind, phi).min() >= found.free - 1e-12
         at = risk(found.scores[None], d, theta, kind, phi)[0]
@@ -317,7 +317,7 @@ def test_the_top_1_loss_with_a_heavy_tail_is_not_calibrated(kind, phi):
     assert condition_3(d, [1.0], 1).first_failure == 2
     found = calibration_gap(d, [1.0], 1, phi=phi, kind=kind)
     assert not found.calibrated and found.gap < 1e-12
-    # The smallest M of the closed form is the first at which minimisation finds calibration.
+    # The smallest M of the closed form is the first at which minimization finds calibration.
     assert smallest_m(d, 1) == 3
     for most in (2, 3, 4):
         gap = calibration_gap(d, recommended_theta(5, 1, most), 1, phi=phi, kind=kind)
@@ -366,6 +366,6 @@ def test_the_gap_of_a_surrogate_of_ones_own(monkeypatch, named):
         ("own", "'own'"),
     ],
 )
-def test_surrogates_that_the_minimisation_is_not_valid_for(phi, found):
+def test_surrogates_that_the_minimization_is_not_valid_for(phi, found):
     with pytest.raises(InputError, match=f"phi.*: found {found}, expected"):
         calibration_gap([0.5, 0.3, 0.2], [1.0], 1, phi=phi)

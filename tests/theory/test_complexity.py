@@ -39,7 +39,7 @@ def sample(n, d, num_labels, seed):
     return x, y, labels
 
 
-def test_linear_complexities_by_maximising_over_the_class():
+def test_linear_complexities_by_maximizing_over_the_class():
     """The supremum of each draw is a dual norm; no random member of the class exceeds it."""
     x, y, labels = sample(12, 5, 3, 0)
     n, num_labels = labels.shape

@@ -57,7 +57,7 @@ def test_factors_by_theorem_2(name, a, reach, room, m):
 
 
 @pytest.mark.parametrize("name", PSI)
-def test_normalised_losses_lie_in_0_to_1(name):
+def test_normalized_losses_lie_in_0_to_1(name):
     psi, _ = PSI[name](1.3, 4.0)
     reach, m = 2.0, 4
     rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_normalised_losses_lie_in_0_to_1(name):
     with jax.enable_x64(True):
         for algorithm, loss in LOSS.items():
             values = np.asarray(loss(scores, labels, transformation=psi, reduce_fn=None))
-            most = math.exp(listwise.log_normaliser(algorithm, psi, reach, m))
+            most = math.exp(listwise.log_normalizer(algorithm, psi, reach, m))
             assert (values >= -1e-12).all() and (values <= most).all()
 
 
@@ -86,7 +86,7 @@ def test_theorem_2_bounds_the_complexity_of_the_loss_class(name):
             scores = w[:, None, None] * x
             values = loss(scores, np.broadcast_to(y, scores.shape), transformation=psi,
                           reduce_fn=None)  # fmt: skip
-            z = math.exp(listwise.log_normaliser(algorithm, psi, reach, m))
+            z = math.exp(listwise.log_normalizer(algorithm, psi, reach, m))
             average = (signs @ (np.asarray(values) / z).T).max(axis=1).mean() / n
             # One linear class per position in the list; the theorem uses the same for all.
             inner = max(np.abs(signs @ x[:, j]).mean() * reach / n for j in range(m))

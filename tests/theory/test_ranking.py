@@ -181,7 +181,7 @@ def lists(n, m, d, seed, noise=0.5):
     return x, y
 
 
-def test_prescribed_steps_minimise_what_they_should():
+def test_prescribed_steps_minimize_what_they_should():
     g, w, n = 0.8, 2.0, 50  # G R, W
     step = minimize_scalar(lambda t: w**2 / (2 * t) + t * g**2 * n, bounds=(1e-6, 9)).x
     assert ranking_fit.prescribed_step(2.0, w, 0.4, n) == pytest.approx(step, rel=1e-3)
@@ -235,9 +235,9 @@ def nearest(w, radius, ball):
 
 @pytest.mark.parametrize("ball", ["l2", "l1"])
 @pytest.mark.parametrize("penalty", [0.0, 0.3])
-def test_regularised_erm_reaches_the_minimum(ball, penalty):
+def test_regularized_erm_reaches_the_minimum(ball, penalty):
     x, y = lists(30, 5, 4, 1)
-    found = ranking_fit.regularised_erm(
+    found = ranking_fit.regularized_erm(
         x, y, listnet, radius=0.7, penalty=penalty, ball=ball, tolerance=1e-9
     )
     assert 0 <= found.gap <= 1e-9
@@ -258,9 +258,9 @@ def test_regularised_erm_reaches_the_minimum(ball, penalty):
         assert objective(w) >= found.objective - 1e-9
 
 
-def test_regularised_erm_with_a_hinge():
+def test_regularized_erm_with_a_hinge():
     x, y = lists(20, 4, 3, 2)
-    found = ranking_fit.regularised_erm(
+    found = ranking_fit.regularized_erm(
         x, y, ranksvm, radius=1.0, penalty=2.0, smooth=False, steps=1500
     )
 
@@ -283,7 +283,7 @@ def test_theorems_5_and_6_hold_in_simulation():
     radius, n = 1.0, 800
     constants = ranking.listnet_constants()
     x, y = lists(4000, 5, 4, 100)
-    best = ranking_fit.regularised_erm(x, y, listnet, radius=radius, tolerance=1e-6)
+    best = ranking_fit.regularized_erm(x, y, listnet, radius=radius, tolerance=1e-6)
 
     def loss(w):
         s = x @ w
@@ -300,7 +300,7 @@ def test_theorems_5_and_6_hold_in_simulation():
         online = ranking_fit.online_gradient_descent
         excess["online"].append(loss(online(*sample, listnet, step=step)) - least)
         excess["smooth"].append(loss(online(*sample, listnet, step=second)) - least)
-        fit = ranking_fit.regularised_erm(
+        fit = ranking_fit.regularized_erm(
             *sample, listnet, radius=radius, penalty=penalty, tolerance=1e-4
         )
         excess["erm"].append(loss(fit.weights) - least)

@@ -32,7 +32,7 @@ from snm.trainer.start.warm_start import WarmStart, starting_state
 from snm.trainer.training import training
 
 
-@pytest.mark.bits  # the bits of two programs, of one step and of two: as they are optimised
+@pytest.mark.bits  # the bits of two programs, of one step and of two: as they are optimized
 def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
     seen = []
 

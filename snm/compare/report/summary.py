@@ -1,4 +1,4 @@
-"""Summarises metrics over seeds: means, intervals, and ratios to the baseline's mean."""
+"""Summarizes metrics over seeds: means, intervals, and ratios to the baseline's mean."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _ratio(
 def summarize(
     results: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Summarises the seeds of an arm.
+    """Summarizes the seeds of an arm.
 
     Args:
       results: the successful runs of the arm, each with `seed` and `metrics` (name -> value).

@@ -23,7 +23,7 @@ _MAX_MEAN_ITEMS = 300  # with more per point on average, a text is not a list of
 
 
 def items_as_text(items: tuple[str, ...], separator: str, columns: Sequence[str]) -> Vectorizer:
-    """A vectoriser of texts that list items; feature j is item j.
+    """A vectorizer of texts that list items; feature j is item j.
 
     Args:
       items: K names without the separator, and without white space at their ends.

@@ -48,7 +48,7 @@ def fit_vectorizer(
     Args:
       rows: the training rows.
       kind: `counts`, `tfidf` or `hashing`.
-      template: a vectoriser of kind `hashing` with the tokenization to use.
+      template: a vectorizer of kind `hashing` with the tokenization to use.
       max_features: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
       max_share: largest document frequency of a word over n.
@@ -89,7 +89,7 @@ def fit_vectorizer(
 
 
 def _without_words(source: str, texts: str, vectorizer: Vectorizer) -> InputError:
-    """The error of texts in which a vectoriser finds no word at all."""
+    """The error of texts in which a vectorizer finds no word at all."""
     if (shortest := vectorizer.ngrams[0]) > 1:
         unit = "words" if vectorizer.analyzer == "word" else "characters"
         found = f"no {shortest} {unit} in a row in {texts}"

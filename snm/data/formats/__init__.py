@@ -17,7 +17,7 @@ To add an import format, edit `foreign.py` alone, or a new module and `foreign.p
    `InputError` with file and line at the first fault. `records.numbered_lines` opens, unpacks
    and decodes. `read_rows` makes distinct names of the labels.
 2. Add `"name": Reader(generator, ...)` to `READERS`, with the suffixes and the first-line test by
-   which `detect` recognises the format. `entries=True` marks a format of numbers instead of text.
+   which `detect` recognizes the format. `entries=True` marks a format of numbers instead of text.
 
 `read_rows` and `detect` read the table; so should every list of format names.
 """

@@ -119,7 +119,7 @@ class Reader:
 
     Attributes:
       read: generator of the rows of a file; raises InputError at the first wrong line.
-      suffixes: suffixes of lower-case file names, without `.gz`, by which `detect` recognises it.
+      suffixes: suffixes of lower-case file names, without `.gz`, by which `detect` recognizes it.
       matches: whether a first line looks like this format; tried by `detect` in table order.
       entries: whether rows hold `entries` instead of `text`.
       records: reads points as values by name; None if the format has no such points.

@@ -69,7 +69,7 @@ class DataFiles:
       weights: file of the weights of the training points, or None.
       label_weights: file of the weights of the labels, or None.
       filters: label filter files of train and of test, each or None.
-      vectorizer: file of the vectoriser of texts, or None.
+      vectorizer: file of the vectorizer of texts, or None.
     """
 
     folder: Path
@@ -112,7 +112,7 @@ class DataFiles:
 
     @property
     def all(self) -> list[Path]:
-        """All but the vectoriser, which changes no number of the data."""
+        """All but the vectorizer, which changes no number of the data."""
         optional = (self.names, self.weights, *self.filters, self.label_weights)
         return [*self.train, *self.test, *(file for file in optional if file)]
 

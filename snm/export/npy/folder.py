@@ -50,7 +50,7 @@ def write_npy(
       predictor: the model.
       config: the settings of its run.
       names: the file of the label names, or None.
-      folder: the folder to write to, which also needs the weighting, names and vectoriser.
+      folder: the folder to write to, which also needs the weighting, names and vectorizer.
       rows: how feature rows and class rows are stored, float32 or int8.
 
     Returns:

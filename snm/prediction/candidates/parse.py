@@ -174,7 +174,7 @@ def parse_whole_k(k: Any, num_labels: int, expected: str) -> int:
 def ids_by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label name, for `ids_of_labels`, which refuses names of several labels."""
     ids = _ids_of_names(names)
-    # `snm data import` normalises names; a file of names from elsewhere may spell them differently.
+    # `snm data import` normalizes names; a file of names from elsewhere may spell them differently.
     return _ids_of_names([normalize_name(name) for name in names]) | ids
 
 

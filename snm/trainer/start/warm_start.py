@@ -84,7 +84,7 @@ class WarmStart:
 def starting_state(prepared: Prepared, warm_start: WarmStart | None) -> TrainState:
     """The parameters that a member starts from: new ones, or those of the same member of a run.
 
-    Of new ones, the class rows are random or the centroids of the labels. The optimiser state is
+    Of new ones, the class rows are random or the centroids of the labels. The optimizer state is
     new in any case.
 
     Args:
@@ -155,7 +155,7 @@ def _reorder_labels(
 
 
 def _replace_rows(new: RowTable, old: RowTable, dtype: np.dtype) -> RowTable:
-    """The rows of `old` in this dtype, with the optimiser state of `new`."""
+    """The rows of `old` in this dtype, with the optimizer state of `new`."""
     rows = old.rows
     if rows.dtype != dtype:
         rows = round_to_nearest(as_float(rows), dtype)

@@ -176,7 +176,7 @@ def test_damaged_vectorizers(tmp_path, change):
     Vectorizer("counts", 2, vocabulary=("aa", "bb")).write(path)
     assert Vectorizer.read(path).transform(["aa bb bb"]).toarray().tolist() == [[1, 2]]
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(InputError, match="a vectoriser that `snm data import` wrote"):
+    with pytest.raises(InputError, match="a vectorizer that `snm data import` wrote"):
         Vectorizer.read(path)
     path.write_text("{")
     with pytest.raises(InputError, match="damaged JSON"):

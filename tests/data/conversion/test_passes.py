@@ -1,4 +1,4 @@
-"""Texts in which a vectoriser finds nothing: the error says what it looked for."""
+"""Texts in which a vectorizer finds nothing: the error says what it looked for."""
 
 import json
 

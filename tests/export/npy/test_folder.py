@@ -106,7 +106,7 @@ def test_one_member_without_a_tower_names_or_a_bias(tmp_path):
     np.testing.assert_array_equal(opened.predict(points), made.predict(points))
 
 
-def dequantised(array):
+def dequantized(array):
     return array["codes"].astype(np.float64) * array["scale"].astype(np.float64)[:, None]
 
 
@@ -127,15 +127,15 @@ def test_rows_of_int8(run, tmp_path, capsys):
     arrays = model_arrays(exact)
     for name, stored in (("feature_rows", features), ("class_rows", classes)):
         most = np.abs(arrays[name]).max(axis=1, keepdims=True)
-        assert (np.abs(dequantised(stored) - arrays[name]) <= most * (0.5 / 127 + 1e-6)).all()
+        assert (np.abs(dequantized(stored) - arrays[name]) <= most * (0.5 / 127 + 1e-6)).all()
     test = snm.load_data(run.parent / "data").test.features
     x = exact.weighting.apply(test).toarray().astype(np.float64)
-    h, scores = x @ dequantised(features), np.tile(arrays["bias"].astype(np.float64), (150, 1))
+    h, scores = x @ dequantized(features), np.tile(arrays["bias"].astype(np.float64), (150, 1))
     for member in range(2):
         columns = slice(8 * member, 8 * member + 8)
         q = h[:, columns] + np.maximum(h[:, columns], 0) @ arrays["tower"][member]
         q *= arrays["multipliers"][member] / np.linalg.norm(q, axis=1, keepdims=True)
-        scores += q @ dequantised(classes)[:, columns].T
+        scores += q @ dequantized(classes)[:, columns].T
     labels, found = opened.predict(test, 10)
     np.testing.assert_allclose(
         found, np.take_along_axis(scores, labels.astype(int), axis=1), rtol=1e-4, atol=1e-4
