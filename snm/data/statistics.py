@@ -119,7 +119,7 @@ def _empty_rows(part: str, points: Points | None) -> dict[str, int]:
     return {f"{part}_without_{what}": count for what, count in counts.items()}
 
 
-def duplicate_test_rows(test: Points | None, train: Points) -> NDArray[np.bool_]:
+def duplicate_test_rows(test: Points, train: Points) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of some training row.
 
     Rows are compared by the bytes of their sorted ids and values. A Python set compares the full
@@ -127,10 +127,8 @@ def duplicate_test_rows(test: Points | None, train: Points) -> NDArray[np.bool_]
     is not a duplicate.
 
     Returns:
-      bool [n_test]; of length 0 without a test set.
+      bool [n_test].
     """
-    if test is None:
-        return np.zeros(0, bool)
     test_keys = _row_keys(test.features)
     candidates, seen = set(test_keys) - {b""}, set[bytes]()
     features = train.features
