@@ -171,7 +171,7 @@ MENDS = {
     "draw": Mend(7, draw, targets=("h100",), patches=lambda: [_on_cpu(permutation)]),
     "blocks": Mend(
         7, head_step, keywords={"mined": SHAPE.sampled, "loss": "softmax"}, targets=("h100",),
-        patches=lambda: [mock.patch.dict(blocks.UNIT, {"gpu": blocks.WIDTH})],
+        patches=lambda: [mock.patch.dict(blocks._UNIT, {"gpu": blocks.WIDTH})],
     ),
     "chip": Mend(
         10, shard_step, targets=("v5e", "v5p"),

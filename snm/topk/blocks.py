@@ -28,7 +28,7 @@ __all__ = [
 
 WIDTH = 16  # slots of one fold; see `snm.topk.search`
 _PIECE = 1024  # entries of `Added` that are added together
-UNIT = {"cpu": WIDTH, "gpu": 128, "tpu": 128}
+_UNIT = {"cpu": WIDTH, "gpu": 128, "tpu": 128}
 """By platform: the size of a block is a multiple of this. The tiles of matrix products on
 accelerators are 128 long, and XLA:GPU copies a block to pad it to a multiple."""
 
@@ -130,15 +130,14 @@ class BlockPlan(NamedTuple):
         return jnp.arange(self.num_blocks, dtype=jnp.int32) * self.size
 
 
-def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPlan:
-    """Plans blocks of equal size, about `longest` slots.
+def block_plan(num_slots: int, longest: int) -> BlockPlan:
+    """Plans blocks of equal size, about `longest` slots, for this platform.
 
     Args:
       num_slots: the slots to cut into blocks.
       longest: the number of slots in a block, approximately.
-      unit: the size of a block is a multiple of this; None means `UNIT` for this platform.
     """
-    unit = for_platform(UNIT) if unit is None else unit
+    unit = for_platform(_UNIT)
     count = max(1, round(num_slots / longest))
     size = -(-num_slots // (count * unit)) * unit
     return BlockPlan(-(-num_slots // size), size)

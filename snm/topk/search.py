@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.losses.reductions import MASKED
-from snm.machine.platform import by_platform
+from snm.machine.platform import for_platform, platform
 from snm.topk.block_quotas import (
     Candidates,
     Quota,
@@ -25,7 +25,6 @@ from snm.topk.block_quotas import (
     merge_candidates,
 )
 from snm.topk.blocks import (
-    UNIT,
     WIDTH,
     Added,
     Best,
@@ -48,8 +47,8 @@ _ACCELERATOR_NUMBERS = 1 << 26
 This limits memory; the time of other sizes was not measured.
 """
 _FALLBACK_DIVISOR = 8  # after a tie, an accelerator searches blocks of an eighth of the slots
-_FOLDS_PER_SCORE = {"cpu": 8, "gpu": 2}
-"""Folds of a block for each score to keep; an accelerator has the `gpu` value.
+_FOLDS_PER_SCORE = {"cpu": 8, "gpu": 2, "tpu": 2}
+"""By platform: folds of a block for each score to keep.
 
 With fewer folds, the search is slower on CPUs (timed). XLA:GPU sorts where more than 16 scores are
 kept: with folds, the maxima and the 16 scores of each chosen fold instead of the whole block, at
@@ -90,25 +89,7 @@ def best_scores(
     Returns:
       The top scores and their slots.
     """
-    slots = labels.num_searched
-
-    def search_form(longest: int, on_cpu: bool) -> functools.partial[Best]:
-        unit = UNIT["cpu"] if on_cpu else UNIT["gpu"]
-        fold_block = longest if on_cpu else max(_CPU_BLOCK, longest // _FALLBACK_DIVISOR)
-        return functools.partial(
-            _search_blocks,
-            count=count,
-            plan=block_plan(slots, longest, unit),
-            fold_plan=block_plan(slots, fold_block, unit),
-            on_cpu=on_cpu,
-            compute_dtype=compute_dtype,
-            ordered=ordered,
-        )
-
-    cpu = search_form(_CPU_BLOCK, on_cpu=True)
-    longest = max(_CPU_BLOCK, _ACCELERATOR_NUMBERS // sum(queries.shape))
-    accelerator = search_form(longest, on_cpu=False)
-    on_tpu = kernel_form(
+    by_kernel = kernel_form(
         kernel,
         queries,
         labels,
@@ -117,23 +98,38 @@ def best_scores(
         added=added is not None,
         compute_dtype=compute_dtype,
     )
-    return by_platform(queries, labels, masked, added, cpu=cpu, default=on_tpu or accelerator)
+    if by_kernel is not None:
+        return by_kernel(queries, labels, masked, added)
+    return _search_blocks(queries, labels, count, masked, added, compute_dtype, ordered)
+
+
+def _make_plans(num_slots: int, numbers_per_slot: int) -> tuple[BlockPlan, BlockPlan]:
+    """Plans the blocks of a search, and those of `_by_folds`, for this platform.
+
+    Args:
+      num_slots: the slots to search.
+      numbers_per_slot: scores of a slot, and numbers of its row.
+    """
+    if platform() == "cpu":
+        plan = block_plan(num_slots, _CPU_BLOCK)
+        return plan, plan
+    longest = max(_CPU_BLOCK, _ACCELERATOR_NUMBERS // numbers_per_slot)
+    after_tie = max(_CPU_BLOCK, longest // _FALLBACK_DIVISOR)
+    return block_plan(num_slots, longest), block_plan(num_slots, after_tie)
 
 
 def _search_blocks(
     queries: jax.Array,
     labels: LabelRows,
+    count: int,
     masked: Masked | None,
     added: Added | None,
-    *,
-    count: int,
-    plan: BlockPlan,
-    fold_plan: BlockPlan,
-    on_cpu: bool,
     compute_dtype: jnp.dtype,
     ordered: bool,
 ) -> Best:
     """Chooses a way to search, and searches."""
+    on_cpu = platform() == "cpu"
+    plan, fold_plan = _make_plans(labels.num_searched, sum(queries.shape))
 
     def block_scores(start: jax.Array, *, size: int) -> tuple[jax.Array, jax.Array]:
         block = labels.block(start, size)
@@ -157,7 +153,7 @@ def _search_blocks(
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
     score = functools.partial(block_scores, size=plan.size)
 
-    if count * _FOLDS_PER_SCORE["cpu" if on_cpu else "gpu"] <= plan.size // WIDTH:
+    if count * for_platform(_FOLDS_PER_SCORE) <= plan.size // WIDTH:
         no_folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
         score_folds = functools.partial(block_scores, size=fold_plan.size)
         by_folds = functools.partial(_by_folds, score_folds, fold_starts, no_folds)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from snm.losses.reductions import MASKED
+from snm.machine.platform import compiling_for
 from snm.topk import blocks
 from snm.topk import search as scoring
 from snm.topk.block_quotas import Candidates, choose_quota, merge_candidates
@@ -200,35 +201,26 @@ def test_a_shard_sees_its_own_labels_only():
 def test_cpu_and_accelerator_blocks_give_the_same(monkeypatch, sampled):
     queries, table = integers(8, N, DIM), integers(9, 500, DIM)
     ids = jnp.arange(3, 490, 2, dtype=jnp.int32) if sampled else None
-    forms = []
-
-    def both(*args, cpu, default):
-        forms.append((cpu.keywords["plan"], default.keywords["plan"]))
-        ours, theirs = jax.jit(cpu)(*args), jax.jit(default)(*args)
-        np.testing.assert_array_equal(ours.scores, theirs.scores)
-        np.testing.assert_array_equal(ours.slots, theirs.slots)
-        return ours
-
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
     monkeypatch.setattr(scoring, "_ACCELERATOR_NUMBERS", 200 * (N + DIM))
-    monkeypatch.setattr(scoring, "by_platform", both)
-    best_scores(jnp.asarray(queries), LabelRows(jnp.asarray(table), ids), 3)
-    ((cpu, accelerator),) = forms
-    assert cpu.num_blocks > accelerator.num_blocks
+    labels = LabelRows(jnp.asarray(table), ids)
+
+    def found(platform):
+        with compiling_for(platform, 1 << 34):
+            plan, _ = scoring._make_plans(labels.num_searched, N + DIM)
+            return plan, jax.jit(lambda q: best_scores(q, labels, 3))(queries)
+
+    (cpu, ours), (gpu, theirs) = found("cpu"), found("gpu")
+    assert cpu.num_blocks > gpu.num_blocks
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
+    np.testing.assert_array_equal(ours.slots, theirs.slots)
 
 
 @pytest.mark.parametrize(("queries", "dim"), [(512, 512), (128, 512), (1024, 512), (512, 4096)])
-def test_a_block_of_an_accelerator_has_so_many_scores_and_rows(monkeypatch, queries, dim):
+def test_a_block_of_an_accelerator_has_so_many_scores_and_rows(queries, dim):
     """Few queries or long rows make no block larger; after a tie, blocks are smaller."""
-    plans = []
-
-    def chosen(*args, cpu, default):
-        plans.extend(default.keywords[name] for name in ("plan", "fold_plan"))
-        return Best(*(jnp.zeros((queries, 3), dtype) for dtype in (jnp.float32, jnp.int32)))
-
-    monkeypatch.setattr(scoring, "by_platform", chosen)
-    shapes = (jax.ShapeDtypeStruct((n, dim), jnp.float32) for n in (queries, 3_000_000))
-    jax.eval_shape(lambda queries, table: best_scores(queries, LabelRows(table), 3), *shapes)
+    with compiling_for("gpu", 1 << 34):
+        plans = scoring._make_plans(3_000_000, queries + dim)
     held, after = (plan.size * (queries + dim) for plan in plans)
     most = scoring._ACCELERATOR_NUMBERS
     assert 0.9 * most < held < 1.1 * most
