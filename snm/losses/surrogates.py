@@ -151,13 +151,11 @@ class Phi:
     Attributes:
       function: (margins, options by keyword) -> values; a `Surrogate` if there are no options.
       option_names: the fields of `LossOptions` that it takes; a run rejects those of others.
-      convex: whether phi is convex, with all options.
       constants: what Theorem 5 needs of phi; `snm bounds` skips that theorem if it is None.
     """
 
     function: Callable[..., jax.Array]
     option_names: frozenset[str] = frozenset()
-    convex: bool = False
     constants: PhiConstants | None = None
 
     def __call__(self, margin: jax.Array) -> jax.Array:
@@ -189,7 +187,6 @@ class _WithOptions:
 SURROGATES: dict[str, Phi] = {
     "hinge": Phi(
         hinge,
-        convex=True,
         constants=PhiConstants(
             slope=lambda _: 1.0,
             largest=lambda lowest: max(1 - lowest, 0.0),
@@ -198,7 +195,6 @@ SURROGATES: dict[str, Phi] = {
     ),
     "logistic": Phi(
         logistic,
-        convex=True,
         constants=PhiConstants(
             # The slope at u is sigmoid(-u) / ln 2, largest at the lowest argument.
             slope=lambda lowest: 1 / (1 + exp_or_inf(lowest)) / math.log(2),
@@ -208,7 +204,6 @@ SURROGATES: dict[str, Phi] = {
     ),
     "squared_hinge": Phi(
         squared_hinge,
-        convex=True,
         constants=PhiConstants(
             slope=lambda lowest: 2 * max(1 - lowest, 0.0),
             largest=lambda lowest: max(1 - lowest, 0.0) ** 2,
@@ -216,7 +211,6 @@ SURROGATES: dict[str, Phi] = {
     ),
     "exponential": Phi(
         exponential,
-        convex=True,
         constants=PhiConstants(
             slope=lambda lowest: exp_or_inf(-lowest),
             largest=lambda lowest: exp_or_inf(-lowest),
