@@ -25,7 +25,7 @@ from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Counters, Stepped
 from snm.trainer.start.prepare import steps_per_dispatch
 from snm.trainer.steps.loop import LoopPlan, run_steps
-from snm.trainer.steps.programs import StepPrograms
+from snm.trainer.steps.programs import Stage, StepPrograms
 
 __all__ = [
     "StepContestants",
@@ -194,7 +194,7 @@ def _loop_contest(shape: Shape, machine: MachineRates, mined: int) -> Iterator[C
     source = make_source(shape, mined, _EPOCH_BATCHES * shape.batch, resident=resident)
     with tempfile.TemporaryDirectory() as folder:
         events = run_steps(
-            StepPrograms(make_model(shape, mined), source),
+            StepPrograms([Stage(0, 1.0, make_model(shape, mined), source)]),
             make_state(shape),
             Counters(),
             LoopPlan(_LOOP_STEPS, steps_per_dispatch()),

@@ -160,9 +160,7 @@ def _set_up(
         )
         prepared.source.check_device_draw()
     options = step_options if more_phases else prepared.step_options
-    return prepared, StepPrograms(
-        prepared.model, prepared.source, prepared.stages, prepared.mesh, options
-    )
+    return prepared, StepPrograms(prepared.stages, prepared.mesh, options)
 
 
 def _compile_and_start(

@@ -137,7 +137,8 @@ def run_steps(
       SavingError: a checkpoint could not be written.
       StoppedError: `stop` returned True.
     """
-    source, mesh = programs.source, programs.mesh
+    last_stage, mesh = programs.stages[-1], programs.mesh
+    source = last_stage.source  # all stages have the same points
     last_step = plan.last_step
     resident = spread_points(source.resident_arrays(), mesh)
     periods = [look.every for look in (validation, probe) if look is not None]
@@ -163,7 +164,7 @@ def run_steps(
     clock = pending.clock
     to_saved = None
     if mesh is not None:
-        to_saved = functools.partial(remove_padding_rows, model=programs.model)
+        to_saved = functools.partial(remove_padding_rows, model=last_stage.model)
     stopping = False
     with make_writer(checkpoints, state, to_saved) as writer:
         stacks = prefetch_stacks(

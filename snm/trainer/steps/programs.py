@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import dataclasses
 import threading
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -46,35 +46,25 @@ class Stage(NamedTuple):
     source: Source
 
 
+@dataclasses.dataclass(eq=False)
 class StepPrograms:
     """The programs of a phase of training: one for each stage and each size of batches.
 
-    Args:
-      model: the model.
-      source: the batches.
-      stages: of the run, in order; none is one stage of this model and these batches.
+    Attributes:
+      stages: of the run, in order, at least one.
       mesh: the devices that hold the state, or None for one.
       options: of the compiler.
-
-    Attributes:
-      model: as given.
-      source: as given.
-      mesh: as given.
-      stages: as given, at least one.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        source: Source,
-        stages: Sequence[Stage] = (),
-        mesh: Mesh | None = None,
-        options: OptionsOf = step_options,
-    ):
-        self.model, self.source, self.mesh, self._options = model, source, mesh, options
-        self.stages = list(stages) or [Stage(0, 1.0, model, source)]
-        self._programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = {}
-        self._compiled: set[tuple[jax.stages.Wrapped, tuple[int, int], int]] = set()
+    stages: list[Stage]
+    mesh: Mesh | None = None
+    options: OptionsOf = step_options
+    _programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = dataclasses.field(
+        default_factory=dict, init=False
+    )
+    _compiled: set[tuple[jax.stages.Wrapped, tuple[int, int], int]] = dataclasses.field(
+        default_factory=set, init=False
+    )
 
     def stage_at(self, step: int) -> Stage:
         """The stage that a step belongs to."""
@@ -104,7 +94,7 @@ class StepPrograms:
     ) -> jax.stages.Wrapped:
         """The program of the dispatch whose first step is `first`, compiled for its arguments."""
         program, count = self._program(first), len(stack.step)
-        key = program, self.source.shape(first), count
+        key = program, self.stage_at(first).source.shape(first), count
         if key not in self._compiled:
             with part(COMPILING, "jit(steps)"), _COMPILE_LOCK:
                 # As in `begin`: only JAX's cache keeps the result, and the call finds it there.
@@ -122,7 +112,7 @@ class StepPrograms:
         shape = stage.source.shape(step)
         if (shape, index) not in self._programs:
             self._programs[shape, index] = jitted_steps(
-                stage.model, stage.source, shape, self.mesh, options=self._options
+                stage.model, stage.source, shape, self.mesh, options=self.options
             )
         return self._programs[shape, index]
 
