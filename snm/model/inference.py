@@ -17,6 +17,7 @@ from snm.head.spec import in_precision
 from snm.head.state import Head
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
+from snm.sampling.sample import find_slots
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Added, Best, LabelRows, Masked
@@ -223,9 +224,8 @@ def dropped_labels(
     labels = jnp.where(real, features.ids, model.spec.num_labels)
     if ids is None:
         return Masked(entry_rows(features), labels - shard.first_row)
-    slots = jnp.minimum(jnp.searchsorted(ids, labels), ids.shape[0] - 1)
-    slots = jnp.where(ids[slots] == labels, slots, ids.shape[0])
-    return Masked(entry_rows(features), slots.astype(jnp.int32))
+    slots = find_slots(ids, labels)
+    return Masked(entry_rows(features), jnp.where(slots < 0, ids.shape[0], slots))
 
 
 @in_precision
