@@ -21,6 +21,7 @@ from experiments.shared.command_line import run_command
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import preset
 from snm.data.dataset import Dataset
+from snm.evaluation.evaluate import Measures
 from snm.export.cli import Export
 from snm.export.manifest import read_manifest
 from snm.runs.folder import RunFolder, write_json
@@ -37,7 +38,9 @@ def measure(run: Path, config: ResolvedConfig, dataset: Dataset, place: Path) ->
         out = place / rows
         Export(run, to="npy", out=out, rows=rows)()
         model = snm.load(out)
-        metrics = score_test_points(model, dataset, propensity)["metrics"]
+        metrics = score_test_points(
+            model, dataset, propensity, Measures(), trained_on=[dataset.train]
+        )["metrics"]
         files = [out / f"model-{table}.npy" for table in ("feature_rows", "class_rows")]
         size = sum(file.stat().st_size for file in files)
         found[rows] = {"MiB": size / 2**20, **{name: metrics[name] for name in METRICS}}

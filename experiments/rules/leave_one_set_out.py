@@ -15,13 +15,14 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import tyro
 
 from experiments.defaults.default_preset import GENERATED, make_dataset
 from experiments.shared.command_line import run_command
-from snm.config.auto import auto_input_dropout
+from snm.config import auto
 from snm.config.evidence import evidence_lost
 from snm.runs.folder import read_json, write_json
 
@@ -52,7 +53,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | N
             "data": name,
             "features a point": train.features_per_point,
             "lost": count[1],
-            "rule": auto_input_dropout(*count),
+            "rule": auto.auto_input_dropout(*count),
         }
         if name not in GENERATED:
             curves[name], counts[name] = curve_of(cells, name), count
@@ -65,7 +66,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | N
         row = rows[name]
         row |= {"half": curve[0.5], "the rule": at(curve, row["rule"])}
         for title, thresholds in (("chosen on all", everywhere), ("on the others", without)):
-            row[title] = at(curve, auto_input_dropout(*counts[name], thresholds=thresholds))
+            row[title] = at(curve, rule(counts[name], thresholds))
         row["low"], row["high"] = without
         shown = " | ".join(
             f"{row[key]:.2f}" for key in ("half", "the rule", "chosen on all", "on the others")
@@ -91,13 +92,19 @@ def at(curve: Curve, share: float) -> float:
     return float(np.interp(share, list(curve), list(curve.values())))
 
 
+def rule(counts: tuple[float, float], thresholds: tuple[float, float]) -> float:
+    """`auto_input_dropout` with other thresholds."""
+    with mock.patch.object(auto, "_DROPOUT_THRESHOLDS", thresholds):
+        return auto.auto_input_dropout(*counts)
+
+
 def chosen(curves: dict[str, Curve], counts: dict[str, tuple[float, float]]) -> tuple[float, float]:
     """The thresholds of the highest mean share of the best, of equals the middle ones."""
 
     def score(thresholds: tuple[float, float]) -> float:
         shares = []
         for name, curve in curves.items():
-            dropout = auto_input_dropout(*counts[name], thresholds=thresholds)
+            dropout = rule(counts[name], thresholds)
             shares.append(at(curve, dropout) / max(curve.values()))
         return float(np.mean(shares))
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 import snm
 from experiments.shared.command_line import run_command
+from snm.evaluation.evaluate import Measures
 from snm.grow.name_rows import predict_rows_from_names
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json
@@ -84,7 +85,9 @@ def measure(data: Path, seed: int) -> list[dict[str, Any]]:
         model = dataclasses.replace(
             predictor, state=dataclasses.replace(predictor.state, head=head)
         )
-        metrics = score_test_points(model, dataset, propensity)["metrics"]
+        metrics = score_test_points(
+            model, dataset, propensity, Measures(), trained_on=[dataset.train]
+        )["metrics"]
         results.append({"data": dataset.name, "seed": seed, "strength": strength}
                     | {name: metrics[name] for name in MEASURES})  # fmt: skip
     return results

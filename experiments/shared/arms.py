@@ -12,6 +12,7 @@ from typing import Any
 import snm
 from snm.data.dataset import Dataset
 from snm.data.repository.registry import PROPENSITY
+from snm.evaluation.evaluate import Measures
 from snm.trainer.evaluate_run import score_test_points
 
 KEYS = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
@@ -74,7 +75,9 @@ def metrics_on_test(
     model: snm.Predictor, dataset: Dataset, keys: Iterable[str] = KEYS
 ) -> dict[str, float]:
     """Metrics of a model on the test points, with label frequencies of the training points."""
-    metrics = score_test_points(model, dataset, PROPENSITY)["metrics"]
+    metrics = score_test_points(model, dataset, PROPENSITY, Measures(), trained_on=[dataset.train])[
+        "metrics"
+    ]
     return {key: metrics[key] for key in keys}
 
 

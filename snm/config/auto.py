@@ -94,12 +94,7 @@ def auto_may_use_dropout(epochs: int, features: float) -> bool:
     return epochs > max(_EPOCHS_WITHOUT_DROPOUT, epochs_for_length(features))
 
 
-def auto_input_dropout(
-    points_of_label: float,
-    evidence_lost: float,
-    *,
-    thresholds: tuple[float, float] = _DROPOUT_THRESHOLDS,
-) -> float:
+def auto_input_dropout(points_of_label: float, evidence_lost: float) -> float:
     """The share for `--input-dropout auto`: 0.5, or less if it would remove decisive features.
 
     A label with few points overfits to features that they share by chance, and dropout prevents
@@ -110,7 +105,6 @@ def auto_input_dropout(
     Args:
       points_of_label: the mean over labels of the training points that have it.
       evidence_lost: see `snm.config.evidence.evidence_lost`.
-      thresholds: the evidence lost up to which dropout is full, and from which there is none.
 
     Example:
       >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
@@ -118,7 +112,7 @@ def auto_input_dropout(
       >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.05, 0.07, 0.17)]
       [0.5, 0.17, 0.0]
     """
-    low, high = thresholds
+    low, high = _DROPOUT_THRESHOLDS
     share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
     return min(share, 0.3) if points_of_label >= FREQUENT else share
 

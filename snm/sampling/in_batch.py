@@ -58,8 +58,7 @@ class InBatchSampler:
     def _sample(self, step: Any, positives: Array | None) -> Sample:
         if positives is None:
             raise ValueError("in-batch sampling needs the positives of the batch; found None")
-        size = min(positives.size, self.num_labels)
-        sample = in_batch(positives, num_labels=self.num_labels, size=size)
+        sample = in_batch(positives, num_labels=self.num_labels)
         is_last = step % self.steps_per_epoch == self.steps_per_epoch - 1
         row = is_last * (len(self.label_log_weights) - 1)
         ids: Any = sample.ids
@@ -70,7 +69,7 @@ class InBatchSampler:
         return sample._replace(log_weights=log_weights)
 
 
-def in_batch(labels: Array, *, num_labels: int, size: int) -> Sample:
+def in_batch(labels: Array, *, num_labels: int) -> Sample:
     """The distinct positives of a batch as the sample of all its points ("in-batch negatives").
 
     There is no surplus label: `drop` is S. NumPy and JAX share all operations used here, and shapes
@@ -80,19 +79,16 @@ def in_batch(labels: Array, *, num_labels: int, size: int) -> Sample:
       labels: int32, any shape, of NumPy or JAX: the positives of the batch. Entries outside
         0 .. K-1 are padding.
       num_labels: K, static.
-      size: S, static: at least the number of distinct positives in any batch. If a batch had
-        more, those with the highest ids would be missing; `min(labels.size, num_labels)` always
-        suffices.
 
     Returns:
-      A sample with S = `size` slots and its `num_drawn`, arrays of the library of `labels`; it has
-      no log weights.
+      A sample with S = min(T, K) slots, for T entries of `labels`, and its `num_drawn`, arrays of
+      the library of `labels`; it has no log weights.
     """
     xp: Any = labels.__array_namespace__()
     labels = xp.asarray(labels, dtype=np.int32).reshape(-1)
+    size = min(labels.size, num_labels)
     labels = xp.where((labels >= 0) & (labels < num_labels), labels, num_labels)
     # Unused slots hold `num_labels`. Repeated labels become unused slots, which sort to the end.
-    labels = xp.concatenate([labels, xp.full(max(size - labels.size, 0), num_labels, np.int32)])
     ordered = xp.sort(labels)
     repeated = xp.concatenate([xp.zeros(1, bool), ordered[1:] == ordered[:-1]])
     ids = xp.sort(xp.where(repeated, num_labels, ordered))[:size]

@@ -97,8 +97,12 @@ def compile_run(
     source, count = prepared.source, prepared.steps_per_dispatch
     programs = []
     for stage in prepared.stages:
-        name, model = f"training, k' {stage.model.spec.mined}", stage.model
-        program = compile_training(name, model, stage.source, target, devices, (data, label), count)
+        model, spec = stage.model, stage.model.spec
+        longest = spec.sampled // 4  # of many mined labels, folds are sorted
+        program = compile_training(
+            f"training, k' {spec.mined}",
+            model, stage.source, target, devices, (data, label), count, longest,
+        )  # fmt: skip
         programs.append(dataclasses.replace(program, share=stage.share))
     rows = np.arange(min(ROWS, source.features.shape[0]))
     entries = len(make_block(source.features, rows).ids)
@@ -117,7 +121,7 @@ def compile_training(
     devices: list[Any],
     sizes: tuple[int, int],
     steps: int,
-    longest_sort: int | None = None,
+    longest_sort: int,
 ) -> Program:
     """Compiles a dispatch of training steps.
 
@@ -129,9 +133,8 @@ def compile_training(
       devices: from `make_devices`.
       sizes: the sizes of `data` and `label` of the mesh; 1 and 1 for one device.
       steps: the steps of a dispatch.
-      longest_sort: scores of a point that one sort may order; by default a quarter of the sample.
+      longest_sort: scores of a point that one sort may order.
     """
-    longest = model.spec.sampled // 4 if longest_sort is None else longest_sort
     steps = min(steps, source.steps_per_epoch)
     mesh = _make_mesh(devices, sizes)
     with compiling_for(target.backend, target.memory, target.on_chip):
@@ -148,7 +151,9 @@ def compile_training(
             )
         program = jitted_steps(model, source, source.shape(0), mesh)
         default_trips = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
-        return compile_and_analyse(name, steps, program, shapes, tables, longest, default_trips)
+        return compile_and_analyse(
+            name, steps, program, shapes, tables, longest_sort, default_trips
+        )
 
 
 def compile_scoring(

@@ -14,7 +14,6 @@ from snm.data.dataset import Dataset, Points
 from snm.distributed.dataset import duplicate_test_rows_together, label_frequency_together
 from snm.errors import InputError
 from snm.evaluation.evaluate import (
-    DEFAULT_MEASURES,
     Measures,
     TrainCounts,
     can_evaluate,
@@ -131,9 +130,9 @@ def score_test_points(
     predictor: Predictor,
     dataset: Dataset,
     propensity: tuple[float, float],
-    measures: Measures = DEFAULT_MEASURES,
+    measures: Measures,
     *,
-    trained_on: Sequence[Points] = (),
+    trained_on: Sequence[Points],
     on_progress: Callable[[int], None] | None = None,
     indexed: Predictor | None = None,
 ) -> dict[str, Any]:
@@ -145,7 +144,7 @@ def score_test_points(
         that is empty.
       propensity: A and B of the propensity model, as in `TrainCounts`.
       measures: the metrics to compute.
-      trained_on: training points, to find test points that repeat them; by default the train part.
+      trained_on: at least one set of training points, to find test points that repeat them.
       on_progress: called with the number of points done.
       indexed: the model with an index.
 
@@ -157,10 +156,7 @@ def score_test_points(
     assert dataset.test is not None
     blank = predictor.blank(dataset.test.features)
     empty = int(np.count_nonzero(blank & (np.diff(dataset.test.labels.indptr) > 0)))
-    repeats = [
-        duplicate_test_rows_together(dataset.test, points)
-        for points in trained_on or [dataset.train]
-    ]
+    repeats = [duplicate_test_rows_together(dataset.test, points) for points in trained_on]
     train = None
     if num_points := dataset.train.num_points:
         train = TrainCounts(label_frequency_together(dataset), num_points, *propensity)

@@ -80,7 +80,7 @@ def test_a_sample_smaller_than_the_mined():
         sampled=12,
         mined=8,
         vartheta="power-law",
-        sample=lambda labels: in_batch(labels[:5], num_labels=K, size=5),
+        sample=lambda labels: in_batch(labels[:5], num_labels=K),
     )
     assert int(case.sample.drop) == 5
     check(case, stepped(case))

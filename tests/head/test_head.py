@@ -24,7 +24,15 @@ def logq_sample(size):
 
 
 def batch_sample(size):
-    return lambda labels: in_batch(labels, num_labels=K, size=size)
+    """Draws the first `size` of the distinct positives; some slots may be unused."""
+
+    def sample(labels):
+        slots = np.full(size, K, np.int32)
+        distinct = np.unique(labels[labels < K])[:size]
+        slots[: distinct.size] = distinct
+        return in_batch(slots, num_labels=K)
+
+    return sample
 
 
 ALL = K - 1

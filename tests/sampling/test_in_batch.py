@@ -31,14 +31,14 @@ from snm.sampling.protocol import SamplerInputs
 from snm.trainer.start.prepare import prepare
 
 jitted_update = jax.jit(update_head, static_argnums=0, compiler_options=QUICK)
-jitted_in_batch = jax.jit(in_batch, static_argnames=("num_labels", "size"))
+jitted_in_batch = jax.jit(in_batch, static_argnames="num_labels")
 
 
 def test_in_batch_takes_each_positive_once():
     labels = np.array([[3, 1, 9], [1, -1, 0]], np.int32)  # 9 and -1 are padding
-    sample = jitted_in_batch(labels, num_labels=9, size=5)
-    np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
-    assert sample.drop == 5 and sample.log_weights is None and sample.num_drawn == 3
+    sample = jitted_in_batch(labels, num_labels=9)
+    np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9, 9])
+    assert sample.drop == 6 and sample.log_weights is None and sample.num_drawn == 3
     weights = np.arange(9, dtype=np.float32)[None]
     sample = InBatchSampler(num_labels=9, label_log_weights=weights).on_host(0, labels)
     np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9, 9])
@@ -143,15 +143,16 @@ def all_of(frequency):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(-2, 9), min_size=6, max_size=6), st.sampled_from([3, 7, 9]))
-def test_host_and_device_find_the_same_labels(labels, size):
-    # Of 7 labels, as a set; sizes below and above the number of positives.
+def test_host_and_device_find_the_same_labels(labels, num_labels):
+    # Of 6 positives, as a set; fewer and more labels than these.
     labels = np.array(labels, np.int32)
-    distinct = sorted({int(label) for label in labels if 0 <= label < 7})[:size]
-    on_host = in_batch(labels, num_labels=7, size=size)
-    on_device = jitted_in_batch(labels, num_labels=7, size=size)
+    distinct = sorted({int(label) for label in labels if 0 <= label < num_labels})
+    size = min(num_labels, 6)
+    on_host = in_batch(labels, num_labels=num_labels)
+    on_device = jitted_in_batch(labels, num_labels=num_labels)
     for sample, kind in ((on_host, np.ndarray), (on_device, jax.Array)):
         assert all(isinstance(array, kind) for array in sample if array is not None)
-        np.testing.assert_array_equal(sample.ids, distinct + [7] * (size - len(distinct)))
+        np.testing.assert_array_equal(sample.ids, distinct + [num_labels] * (size - len(distinct)))
         assert sample.drop == size and sample.num_drawn == len(distinct)
         assert sample.ids.dtype == sample.drop.dtype == np.int32
 
