@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from snm.config.checks import reject_unused_settings, unused_settings
+from snm.config.checks import check_name
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config, check_name
+from snm.config.settings import Config, reject_unused_settings, unused_settings
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 from snm.text import nearest

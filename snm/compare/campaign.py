@@ -19,10 +19,9 @@ from snm.compare.jobs import Job, Running, read_result, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import BY_LOSS, is_metric, summarize
-from snm.config.checks import unused_settings
 from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config
+from snm.config.settings import Config, unused_settings
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.load import absolute_source

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config.settings import Config, check_name, parse_config, preset, read_toml
+from snm.config.checks import check_name
+from snm.config.settings import Config, parse_config, preset, read_toml
 from snm.errors import STOPPED, InputError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from snm import SNMClassifier
 from snm.config import fields
-from snm.config.checks import Config
 from snm.config.marks import load_table
+from snm.config.settings import Config
 from snm.losses.sampled import LossOptions
 from snm.losses.sampled.options import USED_WITH_ANY_LOSS
 from snm.model.encoder import ENCODERS
