@@ -34,7 +34,7 @@ __all__ = [
 Array = jax.Array | np.ndarray[Any, Any]
 
 STREAM = 0x534E4D
-"""Separates the random numbers of samplers from others that are derived from the same seed."""
+"""Separates the random numbers of samplers from others of the same seed (`snm.batches.streams`)."""
 
 
 class Sample(NamedTuple):
