@@ -33,3 +33,27 @@ def test_no_module_imports_itself_through_others():
     assert "snm.errors" in graph["snm.config.settings"]
     assert "snm.losses.transformations" in graph["snm.config.settings"]  # inside a function
     graphlib.TopologicalSorter(graph).prepare()  # raises a CycleError with the circle
+
+
+def test_a_name_that_another_module_imports_is_in_the_list_of_public_names():
+    trees = {module_of(p): ast.parse(p.read_text(encoding="utf-8")) for p in PACKAGE.rglob("*.py")}
+    public = {name: names for name, tree in trees.items() if (names := listed(tree))}
+    assert "Config" in public["snm.config.settings"]
+    unlisted = {
+        f"{node.module}.{alias.name} in {name}"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in public
+        for alias in node.names
+        if alias.name not in public[node.module] | {"__version__"}
+        and f"{node.module}.{alias.name}" not in trees
+    }
+    assert not unlisted
+
+
+def listed(tree: ast.Module) -> set[str]:
+    """The names in `__all__`; none in most packages, whose names are modules."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()

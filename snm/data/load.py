@@ -29,13 +29,7 @@ from snm.system.files.checks import check_reachable
 from snm.system.files.checksums import file_hash
 from snm.text import counted
 
-__all__ = [
-    "absolute_source",
-    "cache_key",
-    "fetched",
-    "load",
-    "load_mapped",
-]
+__all__ = ["SYNTHETIC", "absolute_source", "cache_key", "fetched", "load", "load_mapped"]
 
 
 _MAX_SHARE = 0.25  # of free memory, for unmapped data: weighting and temporaries need some, too

@@ -41,6 +41,7 @@ __all__ = [
     "duplicate_test_rows_together",
     "fit_weighting",
     "has_negative",
+    "label_draws",
     "label_frequency_together",
     "load_together",
 ]

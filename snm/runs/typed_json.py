@@ -27,7 +27,7 @@ from typing import (
 
 from snm.errors import InputError
 
-__all__ = ["as_json", "parse_json"]
+__all__ = ["Kind", "as_json", "parse_json"]
 
 Kind = TypeVar("Kind")
 

@@ -25,7 +25,20 @@ from pydantic import (
 from snm import __version__
 from snm.data.formats.records import json_name
 
-__all__ = ["Answer", "Answers", "Health", "Label", "Parts", "Problem", "Question", "Witness"]
+__all__ = [
+    "ENTRIES",
+    "LIST",
+    "TEXT",
+    "VECTOR",
+    "Answer",
+    "Answers",
+    "Health",
+    "Label",
+    "Parts",
+    "Problem",
+    "Question",
+    "Witness",
+]
 
 _T = TypeVar("_T")
 _List = Annotated[list[_T], Field(fail_fast=True)]

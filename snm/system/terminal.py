@@ -32,6 +32,7 @@ from snm.system.streams import discard_output
 from snm.text import escape_controls
 
 __all__ = [
+    "Counter",
     "console",
     "counters",
     "format_value",
@@ -176,9 +177,10 @@ def progress_bar() -> Progress:
 
 
 class Counter(Protocol):
-    """Starts a line that counts something; returns a function to call with the count."""
+    """A function that starts a line that counts something."""
 
-    def __call__(self, what: str, total: int | None = None) -> Callable[[int], None]: ...
+    def __call__(self, what: str, total: int | None = None) -> Callable[[int], None]:
+        """Returns a function to call with the count; `total` is None where it is unknown."""
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
 from snm.text import counted, duration, format_bytes
 
-__all__ = ["estimate_seconds", "limits", "plan_target", "report"]
+__all__ = ["estimate_seconds", "limits", "plan_target", "report", "with_mesh_of_target"]
 
 _ASSUMPTIONS = (
     "Times are arithmetic, not measured: peak rates, every byte counted from the compiled program "

@@ -10,7 +10,7 @@ import dataclasses
 
 from snm.errors import InputError
 
-__all__ = ["TARGETS", "Target", "find_target"]
+__all__ = ["MAX_GPUS", "TARGETS", "Target", "find_target"]
 
 
 @dataclasses.dataclass(frozen=True)

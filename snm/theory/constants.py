@@ -17,6 +17,7 @@ from snm.losses.sampled.options import LossOptions
 from snm.losses.surrogates import SURROGATES, PhiConstants
 
 __all__ = [
+    "Kind",
     "L1Norms",
     "LossConstants",
     "lemma_7",

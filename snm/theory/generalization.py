@@ -37,6 +37,7 @@ from snm.theory.constants import LossConstants
 from snm.theory.retrieval import margin_risk
 
 __all__ = [
+    "GAUSSIAN_FACTOR",
     "Bound",
     "Complexity",
     "MarginBound",

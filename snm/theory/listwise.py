@@ -26,6 +26,8 @@ from snm.system.numbers import exp_or_inf
 
 __all__ = [
     "ALGORITHMS",
+    "Algorithm",
+    "Slope",
     "factor",
     "listwise_bound",
     "log_factor",

@@ -11,6 +11,8 @@ from snm.losses.theta import Vector
 __all__ = [
     "bayes_compatible",
     "bayes_predictor",
+    "check_k",
+    "check_one_distribution",
     "margin_risk",
     "margins",
     "margins_from_top",

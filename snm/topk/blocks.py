@@ -13,6 +13,7 @@ from snm.machine.platform import for_platform, platform
 from snm.tables.rounding import as_float
 
 __all__ = [
+    "WIDTH",
     "Added",
     "Best",
     "Block",

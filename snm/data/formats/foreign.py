@@ -39,6 +39,7 @@ __all__ = [
     "READERS",
     "ReadOptions",
     "Reader",
+    "Records",
     "Row",
     "detect",
     "detect_all",
