@@ -26,7 +26,7 @@ class Imported:
     """What an import made.
 
     Attributes:
-      counts: the sizes of the data.
+      counts: of the points.
       vectorizer: of texts, or None.
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
@@ -104,7 +104,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         features.vectorizer,
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
-        common_separator=counts.common_separator if separated else None,
+        common_separator=counts.labels.common_separator if separated else None,
         label_lists=reading.label_lists,
         respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
     )
@@ -121,7 +121,7 @@ def _refuse_new_labels(options: ImportOptions, counts: convert.Counts, *, separa
     Raises:
       InputError: such labels.
     """
-    if not (new := counts.new_labels):
+    if not (new := counts.labels.new):
         return
     found = f"{counted(len(new), 'label')} that {options.like} lacks, such as {new[0]!r}"
     expected = "its labels, or --new-labels append or drop"
@@ -129,6 +129,6 @@ def _refuse_new_labels(options: ImportOptions, counts: convert.Counts, *, separa
         found, expected = f"no point with a label of {options.like}: {found}", "some of its labels"
     elif options.new_labels != "refuse":
         return
-    if separated and (mark := counts.common_separator) is not None:
+    if separated and (mark := counts.labels.common_separator) is not None:
         expected += f"; if {mark!r} separates labels, --label-separator {mark!r}"
     raise InputError(shown(options.source), found, expected)
