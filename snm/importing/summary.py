@@ -88,7 +88,10 @@ def _notes_on_labels(options: ImportOptions, imported: Imported) -> Iterator[str
         yield f"cells of {column!r} are lists such as {_shortened(cell)}: each item is a label"
     if (name := labels.list_piece) is not None:
         yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
-    if (mark := imported.common_separator) is not None:
+    # Where a separator was named, it is known what the names of new data hold. Later data may have
+    # another one.
+    is_known = options.like is None and options.label_separator is not None
+    if imported.splits_labels and not is_known and (mark := labels.common_separator) is not None:
         which = f"labels that {options.like} lacks" if labels.new else "labels"
         yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
