@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from snm.data.conversion import convert
-from snm.data.conversion.label_names import read_label_names
-from snm.data.conversion.passes import frequent_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.features import make_features
+from snm.importing.label_names import read_label_names
 from snm.importing.options import ImportOptions, shown
+from snm.importing.passes import frequent_labels
 from snm.importing.rows import Reading, Rows
+from snm.importing.writing.data_folder import Counts, Source, write_data_folder
 from snm.system.files.atomic import atomic_folder
 from snm.system.terminal import counters
 from snm.text import counted
@@ -35,7 +35,7 @@ class Imported:
       respelled: a note on labels or items that came in several spellings, if some did.
     """
 
-    counts: convert.Counts
+    counts: Counts
     vectorizer: Vectorizer | None
     rare_labels: int
     numbered_names: Sequence[str]
@@ -80,7 +80,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         known = features.labels
         if known is None:
             known = () if names is None else tuple(names.names)
-        source = convert.Source(
+        source = Source(
             name=shown(options.source),
             files=rows.by_part(kept),
             part_of=rows.part_of,
@@ -91,7 +91,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
             weighted=options.weight_column is not None,
             item_marks=features.item_marks,
         )
-        counts = convert.build(folder, source, start_counter("writing points"))
+        counts = write_data_folder(folder, source, start_counter("writing points"))
     are_lists = reading.label_lists.keys() >= set(reading.labels)
     splits_labels = reading.reader.separated and names is None and not are_lists
     _refuse_new_labels(options, counts, splits_labels=splits_labels)
@@ -106,9 +106,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
     )
 
 
-def _refuse_new_labels(
-    options: ImportOptions, counts: convert.Counts, *, splits_labels: bool
-) -> None:
+def _refuse_new_labels(options: ImportOptions, counts: Counts, *, splits_labels: bool) -> None:
     """Refuses labels that `--like` lacks, unless they are asked for and leave points with labels.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from snm.data.formats.foreign import READERS
 from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
-from snm.importing.log_times import A_TIME, parse_time
+from snm.importing.logs.times import A_TIME, parse_time
 from snm.importing.options import ImportOptions, InteractionsOptions, shown
 from snm.system.files.checks import check_is_file, check_new
 

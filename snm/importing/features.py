@@ -9,13 +9,13 @@ from typing import NamedTuple, cast
 
 from scipy.sparse import csr_matrix
 
-from snm.data.conversion.items import collect_items, items_as_text, number_items
-from snm.data.conversion.passes import OnProgress, feature_matrix, fit_vectorizer, index_base
 from snm.data.formats.foreign import Row
 from snm.data.formats.line_files import read_lines
 from snm.data.vectorizer import CLASSES, Kind, Vectorizer, collect_words, english_stop_words
 from snm.errors import InputError
+from snm.importing.items import collect_items, items_as_text, number_items
 from snm.importing.options import ImportOptions, shown
+from snm.importing.passes import OnProgress, feature_matrix, fit_vectorizer, index_base
 from snm.importing.rows import Reading, Rows
 from snm.system.terminal import Counter
 

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from snm.data.conversion.items import normalize_row
-from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect_all, read_files
 from snm.data.formats.label_lists import first_label_lists
 from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_format
-from snm.importing.ids import LikeIds, read_like
+from snm.importing.items import normalize_row
+from snm.importing.label_names import LabelNames, with_names
+from snm.importing.like import LikeIds, read_like
 from snm.importing.options import ImportOptions, shown
 
 __all__ = ["Reading", "Rows"]

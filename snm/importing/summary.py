@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from snm.config.auto import auto_drops_seen
-from snm.data.conversion.convert import Counts
-from snm.data.conversion.items import Overlap
 from snm.data.dataset import describe_weights
 from snm.importing.build import Imported
+from snm.importing.items import Overlap
 from snm.importing.next_steps import is_run, next_in_known_ids
 from snm.importing.options import ImportOptions
+from snm.importing.writing.data_folder import Counts
 from snm.system.terminal import say
 from snm.text import counted
 

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
-from snm.data.conversion.items import items_as_text
 from snm.data.formats.repository_text.writer import write_text
 from snm.data.names import Spellings, decimal_variants
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_interactions
-from snm.importing.ids import read_like
-from snm.importing.log_rows import read_interactions
-from snm.importing.log_times import Disorder, parse_time
+from snm.importing.items import items_as_text
+from snm.importing.like import read_like
+from snm.importing.logs.histories import Histories, UserPoints, points_of_users
+from snm.importing.logs.rows import read_interactions
+from snm.importing.logs.times import Disorder, parse_time
 from snm.importing.next_steps import next_in_known_ids
 from snm.importing.options import InteractionsOptions, shown
 from snm.system.files import disk

@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.conversion.items import Overlap
-from snm.data.conversion.label_ids import LabelIds
-from snm.data.conversion.passes import OnProgress
-from snm.data.conversion.repeated_texts import RepeatedTexts
-from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
 from snm.data.formats.repository_text.writer import TextWriter
 from snm.data.names import MISSING_VALUES
 from snm.errors import InputError
+from snm.importing.items import Overlap
+from snm.importing.passes import OnProgress
+from snm.importing.writing.label_ids import LabelIds
+from snm.importing.writing.repeated_texts import RepeatedTexts
+from snm.importing.writing.unspaced import Unspaced
 from snm.system.files import disk
 
-__all__ = ["Counts", "Source", "build"]
+__all__ = ["Counts", "Source", "write_data_folder"]
 
 _CHUNK = 2048  # rows in memory at once
 
@@ -114,7 +114,7 @@ class Counts:
         return None if self._weights is None else np.concatenate(self._weights)
 
 
-def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
+def write_data_folder(out: Path, source: Source, on_progress: OnProgress) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
     `train_rows.txt` has the file and line of each training point, because explanations refer to

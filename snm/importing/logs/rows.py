@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from snm.data.conversion.interactions import Interaction
 from snm.data.formats.foreign import READERS, Records, detect_all
 from snm.data.formats.records import column_index, csv_rows, json_name, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
-from snm.importing.log_times import Disorder, Times
+from snm.importing.logs.histories import Interaction
+from snm.importing.logs.times import Disorder, Times
 from snm.importing.options import InteractionsOptions, shown
 
 __all__ = ["read_interactions"]
