@@ -10,7 +10,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.features import make_features
 from snm.importing.label_names import read_label_names
-from snm.importing.options import ImportOptions, shown
+from snm.importing.options import ImportOptions, display_names
 from snm.importing.passes import frequent_labels
 from snm.importing.rows import Reading, Rows
 from snm.importing.writing.data_folder import Counts, Source, write_data_folder
@@ -81,7 +81,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         if known is None:
             known = () if names is None else tuple(names.names)
         source = Source(
-            name=shown(options.source),
+            name=display_names(options.source),
             files=rows.by_part(kept),
             part_of=rows.part_of,
             transform=features.transform,
@@ -127,4 +127,4 @@ def _refuse_new_labels(options: ImportOptions, counts: Counts, *, splits_labels:
         return
     if splits_labels and (mark := counts.labels.common_separator) is not None:
         expected += f"; if {mark!r} separates labels, --label-separator {mark!r}"
-    raise InputError(shown(options.source), found, expected)
+    raise InputError(display_names(options.source), found, expected)

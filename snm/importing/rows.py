@@ -17,7 +17,7 @@ from snm.importing.checks import check_format
 from snm.importing.items import normalize_row
 from snm.importing.label_names import LabelNames, with_names
 from snm.importing.like import LikeIds, read_like
-from snm.importing.options import ImportOptions, shown
+from snm.importing.options import ImportOptions, display_names
 
 __all__ = ["Reading", "Rows"]
 
@@ -64,7 +64,9 @@ class Reading:
         check_format(options, form)
         like = None if options.like is None else read_like(options.like)
         if like is not None and READERS[form].entries:
-            raise InputError(shown(options.source), f"features ({form})", "texts, for --like")
+            raise InputError(
+                display_names(options.source), f"features ({form})", "texts, for --like"
+            )
         columns, labels, separator = options.text, options.labels, options.label_separator
         mark = options.item_separator if options.same_items else None
         if like is not None:
