@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from snm.head.spec import HeadSpec
     from snm.head.state import Head, HeadBatch, HeadStep, init_head
     from snm.head.top_labels import top_labels
-    from snm.importing.interactions import import_interactions
+    from snm.importing.logs.interactions import import_interactions
     from snm.losses.sampled import HeadLoss, LossOptions
     from snm.prediction.predictor import Predictor
     from snm.runs.events import (
@@ -61,7 +61,7 @@ _HOMES = {
     "Dataset": "data.dataset",
     "Points": "data.dataset",
     "generate": "data.generated.synthetic",
-    "import_interactions": "importing.interactions",
+    "import_interactions": "importing.logs.interactions",
     "InputError": "errors",
     "StoppedError": "errors",
     "Head": "head.state",

@@ -155,7 +155,7 @@ def rows_of(form: str, place: Path, raw: bytes) -> None:
 
 def questions(place: Path, raw: bytes) -> None:
     def read(path: Path, of_texts: bool) -> list[Any]:
-        found = read_questions(path, num_features=FEATURES, of_texts=of_texts)
+        found = read_questions(path, num_features=FEATURES, of_texts=of_texts, run=place)
         return [*found.texts, *found.lines]
 
     for of_texts in (True, False):

@@ -1,4 +1,4 @@
-"""Data sets: load, cache, weight, describe, convert and generate them.
+"""Data sets: load, cache, weight, describe, split and generate them.
 
 Public names, by module:
 
@@ -11,7 +11,7 @@ Public names, by module:
 - `vectorizer`: `Vectorizer`, which turns texts into features.
 - `statistics`: `describe`, `duplicate_rows`, `duplicate_test_rows`.
 - `generated.synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.
-- `conversion.convert`: `build` writes a data folder from rows of any import format.
+- `split`: `write_parts` cuts one file of points by files of row numbers.
 - `formats`: file formats. To add an import format, see its docstring.
 - `repository`: public data sets by name, `fetch` downloads one.
 

@@ -19,7 +19,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.estimator.inputs import make_points, to_csr, to_seed, warn_dominant_feature
+from snm.estimator.inputs import canonical_csr, make_points, to_seed, warn_dominant_feature
 from snm.estimator.parameters import (
     check_flags,
     make_config,
@@ -192,7 +192,8 @@ class FitMixin:
             raise ValueError(
                 "This SNMClassifier estimator requires y to be passed, but the target y is None."
             )
-        return to_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+        inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+        return canonical_csr(inputs)
 
     def _config(self, num_points: int) -> Config:
         """The settings that the parameters describe, not yet resolved."""

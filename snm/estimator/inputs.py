@@ -16,10 +16,10 @@ from snm.data.weighting import Kind
 from snm.errors import InputError
 from snm.prediction.inputs import drop_zeros, sum_duplicates
 
-__all__ = ["make_points", "to_csr", "to_seed", "warn_dominant_feature"]
+__all__ = ["canonical_csr", "make_points", "to_seed", "warn_dominant_feature"]
 
 
-def to_csr(inputs: Any) -> csr_matrix:
+def canonical_csr(inputs: Any) -> csr_matrix:
     """Converts dense or sparse inputs to float32 CSR without duplicates and explicit zeros."""
     return drop_zeros(sum_duplicates(csr_matrix(inputs, dtype=np.float32)))
 

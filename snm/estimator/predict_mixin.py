@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
-from snm.estimator.inputs import to_csr
+from snm.estimator.inputs import canonical_csr
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, parse_threshold
@@ -215,7 +215,7 @@ class PredictMixin:
     def _rows(self, X: Any) -> csr_matrix:
         """Inputs [n, d], checked."""
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return to_csr(inputs)
+        return canonical_csr(inputs)
 
     def _check_predict_params(self) -> None:
         """Checks the parameters of `predict`, so that `fit` raises before it trains."""

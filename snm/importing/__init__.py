@@ -2,6 +2,6 @@
 
 Public names: `options.ImportOptions`, `checks.check_import`, `build.build` and
 `summary.print_summary`, in this order; `options.InteractionsOptions`, `checks.check_interactions`,
-`interactions.build` and `interactions.summary_lines`; `interactions.import_interactions`, which
-`snm` exports.
+`logs.interactions.build` and `logs.interactions.summary_lines`;
+`logs.interactions.import_interactions`, which `snm` exports.
 """

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from snm.data.conversion import convert
-from snm.data.conversion.label_names import read_label_names
-from snm.data.conversion.passes import frequent_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.features import make_features
-from snm.importing.options import ImportOptions, shown
+from snm.importing.label_names import read_label_names
+from snm.importing.options import ImportOptions, display_names
+from snm.importing.passes import frequent_labels
 from snm.importing.rows import Reading, Rows
+from snm.importing.writing.data_folder import Counts, Source, write_data_folder
 from snm.system.files.atomic import atomic_folder
 from snm.system.terminal import counters
 from snm.text import counted
@@ -26,21 +26,20 @@ class Imported:
     """What an import made.
 
     Attributes:
-      counts: the sizes of the data.
+      counts: of the points.
       vectorizer: of texts, or None.
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
-      common_separator: a separator that most label names hold, where no option says how to
-        separate them.
+      splits_labels: whether names of labels are cut from texts at a separator, which may be wrong.
       label_lists: the first cell of each column of labels whose cells are lists.
       respelled: a note on labels or items that came in several spellings, if some did.
     """
 
-    counts: convert.Counts
+    counts: Counts
     vectorizer: Vectorizer | None
     rare_labels: int
     numbered_names: Sequence[str]
-    common_separator: str | None
+    splits_labels: bool
     label_lists: Mapping[str, str]
     respelled: str | None
 
@@ -81,8 +80,8 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         known = features.labels
         if known is None:
             known = () if names is None else tuple(names.names)
-        source = convert.Source(
-            name=shown(options.source),
+        source = Source(
+            name=display_names(options.source),
             files=rows.by_part(kept),
             part_of=rows.part_of,
             transform=features.transform,
@@ -92,36 +91,33 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
             weighted=options.weight_column is not None,
             item_marks=features.item_marks,
         )
-        counts = convert.build(folder, source, start_counter("writing points"))
+        counts = write_data_folder(folder, source, start_counter("writing points"))
     are_lists = reading.label_lists.keys() >= set(reading.labels)
-    separated = reading.reader.separated and names is None and not are_lists
-    _refuse_new_labels(options, counts, separated=separated)
-    # Where a separator was named, it is known what the names of new data hold. Later data may
-    # have another one.
-    separated = separated and (options.like is not None or options.label_separator is None)
+    splits_labels = reading.reader.separated and names is None and not are_lists
+    _refuse_new_labels(options, counts, splits_labels=splits_labels)
     return Imported(
         counts,
         features.vectorizer,
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
-        common_separator=counts.common_separator if separated else None,
+        splits_labels=splits_labels,
         label_lists=reading.label_lists,
         respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
     )
 
 
-def _refuse_new_labels(options: ImportOptions, counts: convert.Counts, *, separated: bool) -> None:
+def _refuse_new_labels(options: ImportOptions, counts: Counts, *, splits_labels: bool) -> None:
     """Refuses labels that `--like` lacks, unless they are asked for and leave points with labels.
 
     Args:
       options: of the import.
       counts: of what was written.
-      separated: whether another separator may be what is wrong.
+      splits_labels: as `Imported` has it.
 
     Raises:
       InputError: such labels.
     """
-    if not (new := counts.new_labels):
+    if not (new := counts.labels.new):
         return
     found = f"{counted(len(new), 'label')} that {options.like} lacks, such as {new[0]!r}"
     expected = "its labels, or --new-labels append or drop"
@@ -129,6 +125,6 @@ def _refuse_new_labels(options: ImportOptions, counts: convert.Counts, *, separa
         found, expected = f"no point with a label of {options.like}: {found}", "some of its labels"
     elif options.new_labels != "refuse":
         return
-    if separated and (mark := counts.common_separator) is not None:
+    if splits_labels and (mark := counts.labels.common_separator) is not None:
         expected += f"; if {mark!r} separates labels, --label-separator {mark!r}"
-    raise InputError(shown(options.source), found, expected)
+    raise InputError(display_names(options.source), found, expected)

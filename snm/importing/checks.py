@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from snm.data.formats.foreign import READERS
 from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
-from snm.importing.log_times import A_TIME, parse_time
-from snm.importing.options import ImportOptions, InteractionsOptions, shown
+from snm.importing.logs.times import A_TIME, parse_time
+from snm.importing.options import ImportOptions, InteractionsOptions, display_names
 from snm.system.files.checks import check_is_file, check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
@@ -188,7 +188,7 @@ def check_format(options: ImportOptions, form: str) -> None:
         if reader.label_file and len(files) > 1:
             found = f"{len(files):,} files of texts ({form})"
             expected = "one, which `cat` makes of several, and one of labels"
-            raise InputError(shown(files), found, expected)
+            raise InputError(display_names(files), found, expected)
     if reader.label_file and options.test and options.test_label_file is None:
         expected = "a file with the labels of --test, one line a text"
         raise InputError("--test-label-file", "none", expected)

@@ -9,13 +9,13 @@ from typing import NamedTuple, cast
 
 from scipy.sparse import csr_matrix
 
-from snm.data.conversion.items import collect_items, items_as_text, number_items
-from snm.data.conversion.passes import OnProgress, feature_matrix, fit_vectorizer, index_base
 from snm.data.formats.foreign import Row
 from snm.data.formats.line_files import read_lines
 from snm.data.vectorizer import CLASSES, Kind, Vectorizer, collect_words, english_stop_words
 from snm.errors import InputError
-from snm.importing.options import ImportOptions, shown
+from snm.importing.items import collect_items, items_as_text, number_items
+from snm.importing.options import ImportOptions, display_names
+from snm.importing.passes import OnProgress, feature_matrix, fit_vectorizer, index_base
 from snm.importing.rows import Reading, Rows
 from snm.system.terminal import Counter
 
@@ -91,7 +91,7 @@ def _item_features(
         options.item_separator,
         options.label_separator,
         on_progress,
-        shown(options.source),
+        display_names(options.source),
     )
     texts = reading.record_in(items_as_text(items, options.item_separator, ()))
     return _text_features(texts)._replace(labels=items)
@@ -133,7 +133,7 @@ def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -
         min_points=options.min_points,
         max_share=options.max_share,
         on_progress=on_progress,
-        source=shown(options.source),
+        source=display_names(options.source),
     )
 
 

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["ImportOptions", "InteractionsOptions", "shown"]
+__all__ = ["ImportOptions", "InteractionsOptions", "display_names"]
 
 
-def shown(files: Sequence[Path]) -> str:
+def display_names(files: Sequence[Path]) -> str:
     """What messages call files that are read as one.
 
     Example:
-      >>> shown([Path("a.csv")]), shown([Path("a.csv"), Path("b.csv"), Path("c.csv")])
-      ('a.csv', 'a.csv and 2 more')
+      >>> display_names([Path("a.csv")])
+      'a.csv'
+      >>> display_names([Path("a.csv"), Path("b.csv"), Path("c.csv")])
+      'a.csv and 2 more'
     """
     return f"{files[0]} and {len(files) - 1:,} more" if len(files) > 1 else str(files[0])
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from snm.data.conversion.items import normalize_row
-from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect_all, read_files
 from snm.data.formats.label_lists import first_label_lists
 from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_format
-from snm.importing.ids import LikeIds, read_like
-from snm.importing.options import ImportOptions, shown
+from snm.importing.items import normalize_row
+from snm.importing.label_names import LabelNames, with_names
+from snm.importing.like import LikeIds, read_like
+from snm.importing.options import ImportOptions, display_names
 
 __all__ = ["Reading", "Rows"]
 
@@ -64,7 +64,9 @@ class Reading:
         check_format(options, form)
         like = None if options.like is None else read_like(options.like)
         if like is not None and READERS[form].entries:
-            raise InputError(shown(options.source), f"features ({form})", "texts, for --like")
+            raise InputError(
+                display_names(options.source), f"features ({form})", "texts, for --like"
+            )
         columns, labels, separator = options.text, options.labels, options.label_separator
         mark = options.item_separator if options.same_items else None
         if like is not None:

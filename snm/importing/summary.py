@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from snm.config.auto import auto_drops_seen
-from snm.data.conversion.convert import Counts
-from snm.data.conversion.items import Overlap
 from snm.data.dataset import describe_weights
 from snm.importing.build import Imported
+from snm.importing.items import Overlap
 from snm.importing.next_steps import is_run, next_in_known_ids
 from snm.importing.options import ImportOptions
+from snm.importing.writing.data_folder import Counts
 from snm.system.terminal import say
 from snm.text import counted
 
@@ -44,10 +44,8 @@ def _sizes(options: ImportOptions, counts: Counts) -> str:
     # Points in the ids of a run may be there to be evaluated on.
     if options.like is not None and not counts.test:
         points = counted(counts.train, "point")
-    return (
-        f"{points}, {counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
-        f"in {options.out}"
-    )
+    features, labels = counts.features, len(counts.labels.names)
+    return f"{points}, {counted(features, 'feature')}, {counted(labels, 'label')} in {options.out}"
 
 
 def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str]:
@@ -64,9 +62,10 @@ def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str
             yield f"{counted(count, 'point')} without {what}"
     tokenization_hint = None if vectorizer is None or options.like else vectorizer.tokenization_hint
     defaults = vectorizer is not None and vectorizer.token_pattern is None
-    if tokenization_hint is not None and defaults and counts.unspaced >= _MANY_UNSPACED:
+    unspaced = counts.unspaced.share
+    if tokenization_hint is not None and defaults and unspaced >= _MANY_UNSPACED:
         yield (
-            f"{counts.unspaced:.0%} of the letters have no spaces between words, and a clause "
+            f"{unspaced:.0%} of the letters have no spaces between words, and a clause "
             "counts as a word: --analyzer char --ngrams 1 2 finds parts of it"
         )
     elif tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
@@ -84,25 +83,28 @@ def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str
 
 def _notes_on_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
-    counts = imported.counts
+    counts, labels = imported.counts, imported.counts.labels
     for column, cell in imported.label_lists.items():
         yield f"cells of {column!r} are lists such as {_shortened(cell)}: each item is a label"
-    if (name := counts.list_piece) is not None:
+    if (name := labels.list_piece) is not None:
         yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
-    if (mark := imported.common_separator) is not None:
-        which = f"labels that {options.like} lacks" if counts.new_labels else "labels"
+    # Where a separator was named, it is known what the names of new data hold. Later data may have
+    # another one.
+    is_known = options.like is None and options.label_separator is not None
+    if imported.splits_labels and not is_known and (mark := labels.common_separator) is not None:
+        which = f"labels that {options.like} lacks" if labels.new else "labels"
         yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
     for name, count in counts.missing_values.items():
         points = f"{counted(count, 'point')} {'has' if count == 1 else 'have'}"
         yield f"{points} the label {name!r}, which looks like a missing value"
-    if counts.case_variants is not None:
-        yield counts.case_variants
+    if (variants := labels.case_variants) is not None:
+        yield variants
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if counts.are_numbers and (hint := _names_hint(options)):
+    if labels.are_numbers and (hint := _names_hint(options)):
         yield hint
     if imported.rare_labels:
         points = counted(options.min_label_count, "training point")
@@ -158,7 +160,7 @@ def _next_of_like(options: ImportOptions, counts: Counts) -> Iterator[str]:
     """Labels that another run or data set lacks, and what can be done with data in its ids."""
     from snm.runs.folder import RunFolder  # imports jax
 
-    if new := counts.new_labels:
+    if new := counts.labels.new:
         done = "left out" if options.new_labels == "drop" else "numbered after the others"
         yield f"{counted(len(new), 'label')} that {options.like} lacks, such as {new[0]!r}: {done}"
     run = Path(str(options.like))

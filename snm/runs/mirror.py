@@ -59,7 +59,7 @@ class RunLocation:
         """Copies the folder of process 0 to all processes, which must call it at the same point."""
 
     def follow(self, events: Generator[Event]) -> Generator[Event]:
-        """Yields the events of the run unchanged; see `Mirror`."""
+        """Yields the events of the run unchanged; see `RunUpload`."""
         yield from events
 
 
@@ -87,17 +87,17 @@ def open_location(run_dir: str | Path) -> Iterator[RunLocation]:
             return
         uploads = Uploads(objects, home)
         uploads.begin(home / address.name)
-        with contextlib.closing(Mirror(home / address.name, uploads)) as mirror:
-            if mirror.is_apart:  # the folder may be newer than the store
-                mirror.copy_to_all()
+        with contextlib.closing(RunUpload(home / address.name, uploads)) as upload:
+            if upload.is_apart:  # the folder may be newer than the store
+                upload.copy_to_all()
             try:
-                yield mirror
+                yield upload
             except KeyboardInterrupt:
                 objects.end()
                 raise
 
 
-class Mirror(RunLocation):
+class RunUpload(RunLocation):
     """A run whose folder is uploaded as it grows.
 
     Args:

@@ -9,11 +9,11 @@ import pytest
 from command_line import call
 
 import snm
-from snm.data.conversion.items import items_as_text
-from snm.data.conversion.label_ids import LabelIds
 from snm.data.formats.foreign import Row
 from snm.data.names import Spellings, normalize_name, original_spellings
 from snm.errors import InputError
+from snm.importing.items import items_as_text
+from snm.importing.writing.label_ids import LabelIds
 from snm.serve.messages import Question
 from snm.serve.requests import feature_rows
 

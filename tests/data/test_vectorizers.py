@@ -11,8 +11,8 @@ from data.documents import TEXTS, documents, write
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 import snm
-from snm.data.conversion.items import items_as_text
 from snm.data.vectorizer import Vectorizer
+from snm.importing.items import items_as_text
 
 
 @pytest.mark.parametrize("vectorizer", ["tfidf", "counts", "hashing"])

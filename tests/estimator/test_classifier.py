@@ -18,7 +18,7 @@ import snm
 from snm import SNMClassifier
 from snm.errors import InputError
 from snm.estimator import fit_mixin
-from snm.estimator.inputs import to_csr
+from snm.estimator.inputs import canonical_csr
 from snm.estimator.targets import Targets
 
 
@@ -91,7 +91,7 @@ def test_one_class_a_point():
 
 def test_stored_zeros_are_no_features():
     given = sparse.csr_matrix(([0, 2, 0], [0, 1, 3], [0, 2, 3]), shape=(2, 4), dtype=np.float32)
-    found = to_csr(given)
+    found = canonical_csr(given)
     assert (found.indices.tolist(), found.indptr.tolist()) == ([1], [0, 1, 1])
     assert given.nnz == 3  # the caller's stay
 

@@ -14,7 +14,6 @@ from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.resolved import read_resolved
 from snm.config.settings import preset
-from snm.data.conversion.items import items_as_text
 from snm.data.dataset import Points
 from snm.distributed.dataset import count_seen_labels
 from snm.errors import InputError
@@ -22,6 +21,7 @@ from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import GraphIndex, bias_scale, build_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.measure import measure_recall
+from snm.importing.items import items_as_text
 from snm.model import concordant_counts
 from snm.prediction.programs import jitted_concordant_counts, jitted_top
 from snm.runs.events import Started, Stepped

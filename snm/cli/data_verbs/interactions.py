@@ -39,7 +39,7 @@ class Interactions(InteractionsOptions):
         from snm.importing.checks import check_interactions
 
         check_interactions(self)  # before the imports below, which take time
-        from snm.importing.interactions import build, summary_lines
+        from snm.importing.logs.interactions import build, summary_lines
         from snm.system.terminal import say, waiting
 
         for line in summary_lines(self, build(self, waiting)):

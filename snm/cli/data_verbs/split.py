@@ -53,8 +53,8 @@ class Split:
         check_is_file(self.points, "a file of points")
         if self.column < 1:
             raise InputError("--column", f"{self.column}", "1 or more")
-        from snm.data.conversion.split import write_parts  # imports NumPy
         from snm.data.formats.split_files import SplitFiles, find_rows
+        from snm.data.split import write_parts  # imports NumPy
         from snm.system.terminal import say, waiting
 
         files = SplitFiles(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from snm.data.formats.questions import InputForm, Question
     from snm.prediction.predictor import Predictor
 
-__all__ = ["PointBlock", "no_texts_error", "open_output", "read_points"]
+__all__ = ["PointBlock", "open_output", "read_points"]
 
 _ROWS = 4096  # points that are read and answered at once
 
@@ -65,10 +65,9 @@ def read_points(
         trained_on=None if texts is None else texts.columns,
         num_features=width,
         of_texts=texts is not None,
+        run=run,
         item_separator=None if texts is None else texts.item_separator,
     )
-    if found.form != "sparse" and texts is None:
-        raise no_texts_error(str(source), found.form, run)
     if found.message is not None:
         print_note(found.message)
     if found.form != "sparse":
@@ -80,13 +79,6 @@ def read_points(
         with source.open("w", encoding="utf-8") as kept:
             kept.writelines(f"{line}\n" for _, line in found.lines)
     return _feature_blocks(source, width, shown_name)
-
-
-def no_texts_error(where: str, form: str, run: Path) -> InputError:
-    """The error for texts of a run that was trained on features."""
-    of_texts = "a run on `snm data import` does"
-    expected = f"features in text form, .npz or .npy: {run} knows no texts; {of_texts}"
-    return InputError(where, f"texts ({form})", expected)
 
 
 def _feature_blocks(source: Path, width: int, shown_name: str) -> Iterator[PointBlock]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.cli.predict.streams import PointBlock, no_texts_error, open_output, read_points
-from snm.data.formats.questions import InputForm
+from snm.cli.predict.streams import PointBlock, open_output, read_points
+from snm.data.formats.questions import InputForm, no_texts_error
 from snm.errors import InputError
 from snm.stores.marks import CopiedRun
 from snm.text import counted

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.binary import iter_npy, read_npz
 from snm.data.formats.repository_text.errors import FEATURES, ONE_FILE
-from snm.data.formats.repository_text.reader import TextReader, to_csr
+from snm.data.formats.repository_text.reader import TextReader, join_pieces
 from snm.errors import InputError
 from snm.text import counted
 
@@ -55,7 +55,7 @@ def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_m
         raise InputError(f"{path}:1", found, f"{num_features}")
     waiting, num_waiting = [csr_matrix((0, num_features), dtype=np.float32)], 0
     for block in reader.blocks():
-        waiting.append(to_csr([block.counts], [block.ids], [block.values], num_features))
+        waiting.append(join_pieces([block.counts], [block.ids], [block.values], num_features))
         num_waiting += block.rows
         if num_waiting >= chunk_rows:  # not at each block, as long rows come in many
             rows = vstack(waiting, format="csr")

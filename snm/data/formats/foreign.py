@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from snm.data.formats.label_lists import parse_list
 from snm.data.formats.not_text import PARQUET
 from snm.data.formats.parquet import read_parquet
-from snm.data.formats.record_fields import read_labels, read_text, read_weight, to_weight
+from snm.data.formats.record_fields import labels_of, text_of, to_weight, weight_of
 from snm.data.formats.records import (
     column_index,
     csv_rows,
@@ -247,14 +247,14 @@ def _of_records(records: Records, path: Path, options: ReadOptions) -> Iterator[
     if options.weight is not None:
         columns[options.weight] = "the weights' column, named with --weight-column COLUMN"
     for where, record in records(path, columns):
-        parts = [read_text(where, record, name, options.item_separator) for name in options.text]
+        parts = [text_of(where, record, name, options.item_separator) for name in options.text]
         names = itertools.chain.from_iterable(
-            read_labels(where, record, field) for field in options.labels
+            labels_of(where, record, field) for field in options.labels
         )
         labels = tuple(map(str, names))
         weight = 1.0
         if options.weight is not None:
-            weight = read_weight(where, record, options.weight)
+            weight = weight_of(where, record, options.weight)
         yield Row(where, options.join_texts(parts), None, labels, weight)
 
 

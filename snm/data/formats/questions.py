@@ -25,7 +25,7 @@ from snm.data.formats.records import (
 )
 from snm.errors import InputError
 
-__all__ = ["InputForm", "Question", "read_questions"]
+__all__ = ["InputForm", "Question", "no_texts_error", "read_questions"]
 
 InputForm = Literal["text", "csv", "jsonl", "parquet", "sparse"]
 
@@ -65,6 +65,7 @@ def read_questions(
     trained_on: Sequence[str] | None = None,
     num_features: int,
     of_texts: bool,
+    run: Path,
     item_separator: str | None = None,
 ) -> Questions:
     """Opens a file of points to label.
@@ -77,34 +78,28 @@ def read_questions(
       trained_on: the columns of the training texts, if known.
       num_features: d of the model, which a file of features has in its header.
       of_texts: whether the model labels texts, so that a file may have one text per line.
+      run: the run of the model, for messages.
       item_separator: the character between items, if texts are lists of items; fields of JSON
         lines and Parquet may then be lists.
 
     Raises:
-      InputError: a file that cannot be read, or columns that it lacks; while rows are read, the
-        first wrong line.
+      InputError: a file that cannot be read, texts for a model of features, or columns that the
+        file lacks; while rows are read, the first wrong line.
     """
     column_choices = (
         [tuple(columns)] if columns else [*([tuple(trained_on)] if trained_on else []), _TEXT]
     )
-    explicit, text = form != "auto", ""
-    if form == "auto":
-        form = _form_from_file(path)
-    lines: Iterator[tuple[int, str]] = iter(())
-    if form != "parquet" and (form != "sparse" or path.suffix.lower() not in (".npz", ".npy")):
-        lines = numbered_lines(path)
-        first = next(lines, None)
-        lines = itertools.chain([] if first is None else [first], lines)
-        if form == "auto":
-            text = "" if first is None else first[1]
-            form = _form_from_line(path, text, column_choices, num_features, of_texts)
+    explicit = form != "auto"
+    form, lines, first = _open(path, form, column_choices, num_features, of_texts)
     if columns and form in ("text", "sparse"):
         if explicit or form == "sparse":
             found = f"{form} in {display_name(path)}"
             raise InputError("--columns", found, "CSV, JSON lines or Parquet")
         form = "csv"  # its reader names the missing column
-    if form != "sparse" and not of_texts:
-        return Questions(form)  # the caller rejects it
+    if form == "sparse":
+        return Questions(form, lines=lines)
+    if not of_texts:
+        raise no_texts_error(str(path), form, run)
     description = "the column or field of the text"
     if trained_on and not columns:
         description = f"{' and '.join(map(repr, trained_on))}, as the run was trained on"
@@ -112,19 +107,52 @@ def read_questions(
         return _read_csv(path, lines, column_choices, description, item_separator or " ")
     if form in ("jsonl", "parquet"):
         return _read_records(path, form, lines, column_choices, description, item_separator)
-    if form == "text":
-        message = f"{display_name(path)}: one text a line"
-        like = None if explicit else recognize(path, text)
-        if like not in (None, *get_args(InputForm)):
-            only = "which only `snm data import` reads"
-            message += f", labels included: it looks like {like}, {only}"
-        elif not explicit and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
-            message += ", the first too; if that names columns, --columns says which has the text"
-        if not explicit and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", text):
-            second = f"{num_features} as its second number"
-            message += f", the first too: the header of features has {second}"
-        return Questions(form, message, (Question(t, {}) for _, t in lines))
-    return Questions("sparse", lines=lines)
+    message = f"{display_name(path)}: one text a line"
+    if not explicit:
+        message += _note_on_text(path, first, num_features)
+    return Questions(form, message, (Question(text, {}) for _, text in lines))
+
+
+def no_texts_error(where: str, form: str, run: Path) -> InputError:
+    """The error for texts of a run that was trained on features."""
+    of_texts = "a run on `snm data import` does"
+    expected = f"features in text form, .npz or .npy: {run} knows no texts; {of_texts}"
+    return InputError(where, f"texts ({form})", expected)
+
+
+def _open(
+    path: Path,
+    form: InputForm | Literal["auto"],
+    column_choices: list[tuple[str, ...]],
+    num_features: int,
+    of_texts: bool,
+) -> tuple[InputForm, Iterator[tuple[int, str]], str]:
+    """The format of a file, its lines, and the text of the first; nothing of files of bytes."""
+    if form == "auto":
+        form = _form_from_file(path)
+    if form == "parquet" or (form == "sparse" and path.suffix.lower() in (".npz", ".npy")):
+        return form, iter(()), ""
+    lines = numbered_lines(path)
+    first = list(itertools.islice(lines, 1))
+    text = first[0][1] if first else ""
+    if form == "auto":
+        form = _form_from_line(path, text, column_choices, num_features, of_texts)
+    return form, itertools.chain(first, lines), text
+
+
+def _note_on_text(path: Path, first: str, num_features: int) -> str:
+    """What the first line of a file, which is taken as a text, may be instead; empty if nothing."""
+    note = ""
+    like = recognize(path, first)
+    if like not in (None, *get_args(InputForm)):
+        only = "which only `snm data import` reads"
+        note = f", labels included: it looks like {like}, {only}"
+    elif re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', first):
+        note = ", the first too; if that names columns, --columns says which has the text"
+    if re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", first):
+        second = f"{num_features} as its second number"
+        note += f", the first too: the header of features has {second}"
+    return note
 
 
 def _form_from_file(path: Path) -> InputForm | Literal["auto"]:

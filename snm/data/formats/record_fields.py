@@ -11,7 +11,7 @@ from snm.data.formats.label_lists import parse_list
 from snm.data.formats.records import get_text, missing, parse_number
 from snm.errors import InputError
 
-__all__ = ["SEPARATORS", "read_labels", "read_text", "read_weight", "to_weight"]
+__all__ = ["SEPARATORS", "labels_of", "text_of", "to_weight", "weight_of"]
 
 SEPARATORS = ";|,"
 """Usual separators of labels; a text that contains one is not accepted as a single label."""
@@ -19,7 +19,7 @@ _LARGEST_WEIGHT = 3e38  # below the largest float32
 _MAX_EXAMPLE = 120  # characters of an example in a message
 
 
-def read_text(where: str, record: dict[str, Any], field: str, item_separator: str | None) -> str:
+def text_of(where: str, record: dict[str, Any], field: str, item_separator: str | None) -> str:
     """The text in a field; a list is joined if texts are lists of items.
 
     Args:
@@ -39,7 +39,7 @@ def read_text(where: str, record: dict[str, Any], field: str, item_separator: st
     return get_text(where, record, field, item_separator, expected)
 
 
-def read_labels(where: str, record: dict[str, Any], field: str) -> list[Any]:
+def labels_of(where: str, record: dict[str, Any], field: str) -> list[Any]:
     """The labels in a field: a list or a single label; `null` is no label.
 
     Args:
@@ -85,7 +85,7 @@ def _kind(value: object) -> str:
     return json.dumps(value)  # true, false or null
 
 
-def read_weight(where: str, record: dict[str, Any], field: str) -> float:
+def weight_of(where: str, record: dict[str, Any], field: str) -> float:
     """The weight in a field.
 
     Args:

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from snm.data.dataset import Dataset, Points, hash_matrices
 from snm.data.formats.records import MAX_IDS
-from snm.data.formats.repository_text.reader import to_csr
+from snm.data.formats.repository_text.reader import join_pieces
 from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 
@@ -281,8 +281,8 @@ def generate(
     word_counts, words, values, label_counts, label_ids = (
         list(column) for column in zip(*chunks, strict=True)
     )
-    x = to_csr(word_counts, words, values, features)
-    y = to_csr(label_counts, label_ids, None, labels)
+    x = join_pieces(word_counts, words, values, features)
+    y = join_pieces(label_counts, label_ids, None, labels)
     train = Points(x[:points], y[:points])
     test = Points(x[points:], y[points:]) if test_points else None
     digest = hash_matrices((x, y), f"{points} {test_points} {features} {labels}")

@@ -8,12 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from snm.data.conversion.split import write_parts
 from snm.data.formats.split_files import SplitFiles
 from snm.data.load import load
 from snm.data.repository.download import OnProgress, fetch_archive, hashes_of
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
+from snm.data.split import write_parts
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.faults import describe_error

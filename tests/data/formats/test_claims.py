@@ -4,6 +4,7 @@ import gzip
 import json
 import time
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ SIZES = [17, pytest.param(300, marks=pytest.mark.slow)]
 
 def texts(path):
     """What `snm predict` reads of a file."""
-    return list(read_questions(path, num_features=3, of_texts=True).texts)
+    return list(read_questions(path, num_features=3, of_texts=True, run=Path("run")).texts)
 
 
 @pytest.mark.parametrize("mebibytes", SIZES)

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_file_of_another_program_is_told(tmp_path, suffix, content, said):
         list(read_rows(path, detect(path, None)))
     assert str(error.value).startswith(f"{path}: found {said}")
     with pytest.raises(InputError) as error:
-        list(read_questions(path, num_features=3, of_texts=True).texts)
+        list(read_questions(path, num_features=3, of_texts=True, run=Path("run")).texts)
     assert str(error.value).startswith(f"{path}: found {said}")
 
 
@@ -98,7 +99,7 @@ def test_wide_characters_have_their_command(tmp_path, name, order):
 def test_texts_that_begin_alike_are_texts(tmp_path, text):
     path = tmp_path / "points.txt"
     path.write_text(text + "\n")
-    points = read_questions(path, num_features=3, of_texts=True)
+    points = read_questions(path, num_features=3, of_texts=True, run=Path("run"))
     assert [question.text for question in points.texts] == [text]
 
 

@@ -44,7 +44,7 @@ from snm.data.formats.repository_text.errors import (
 from snm.data.formats.repository_text.parser import Block, parse_block
 from snm.errors import InputError
 
-__all__ = ["Piece", "TextReader", "read_pair", "read_text", "split_pieces", "to_csr"]
+__all__ = ["Piece", "TextReader", "join_pieces", "read_pair", "read_text", "split_pieces"]
 
 # The parser's temporaries take about 30 bytes a byte of text: a small block suits the CPU caches.
 _BLOCK_BYTES = 1 << 20
@@ -204,7 +204,7 @@ def _pieces_of_pair(features: TextReader, labels: TextReader) -> Iterator[Piece]
         yield Piece("labels", block.counts, block.ids, None)
 
 
-def to_csr(
+def join_pieces(
     counts: list[NDArray[np.int64]],
     ids: list[NDArray[np.int32]],
     values: list[NDArray[np.float32]] | None,
@@ -270,7 +270,8 @@ def _read_whole(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
         parts[piece.matrix].append(piece)
     features, labels = parts.pop("features"), parts.pop("labels")
     values = [piece.values for piece in features if piece.values is not None]
+    counts, ids = [p.counts for p in features], [p.ids for p in features]
     return (
-        to_csr([p.counts for p in features], [p.ids for p in features], values, widths["features"]),
-        to_csr([p.counts for p in labels], [p.ids for p in labels], None, widths["labels"]),
+        join_pieces(counts, ids, values, widths["features"]),
+        join_pieces([p.counts for p in labels], [p.ids for p in labels], None, widths["labels"]),
     )

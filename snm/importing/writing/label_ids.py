@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.data.csr import csr_of_ones, row_starts
 from snm.data.formats.foreign import Row
 from snm.data.formats.record_fields import SEPARATORS
-from snm.data.names import original_spellings
+from snm.data.names import case_variants, original_spellings
 
 __all__ = ["LabelIds"]
 
@@ -81,7 +81,9 @@ class LabelIds:
 
     @property
     def new(self) -> tuple[str, ...]:
-        """The appended or dropped names, in order of first occurrence."""
+        """The appended or dropped names, in order of first occurrence; none if none was known."""
+        if not self._num_known:
+            return ()
         return self.names[self._num_known :] if self._appending else tuple(self._dropped)
 
     @property
@@ -90,7 +92,7 @@ class LabelIds:
 
         If there are known names and new ones, it is a separator of the new ones.
         """
-        names = (self._num_known and self.new) or self.names
+        names = self.new or self.names
         counts = ((mark, sum(mark in name for name in names)) for mark in SEPARATORS)
         return next((mark for mark, count in counts if 2 * count > len(names)), None)
 
@@ -104,3 +106,8 @@ class LabelIds:
     def are_numbers(self) -> bool:
         """Whether all names are integers."""
         return all(name.isascii() and name.isdecimal() for name in self._ids)
+
+    @property
+    def case_variants(self) -> str | None:
+        """Says which names differ only in case; None if none do, or if there are known names."""
+        return None if self._num_known or self.are_numbers else case_variants(self.names)

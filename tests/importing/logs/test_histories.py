@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from data.logs import by_hand, log
 
-from snm.data.conversion.interactions import Histories, Interaction, points_of_users
+from snm.importing.logs.histories import Histories, Interaction, points_of_users
 
 
 @pytest.mark.parametrize("min_users", [1, 17])

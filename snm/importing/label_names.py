@@ -13,7 +13,7 @@ from snm.data.names import normalize_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
-    from snm.data.conversion.passes import OnProgress
+    from snm.importing.passes import OnProgress
 
 __all__ = ["LabelNames", "read_label_names", "with_names"]
 

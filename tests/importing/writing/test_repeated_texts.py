@@ -7,8 +7,8 @@ import pytest
 from command_line import call
 from data.documents import write_jsonl
 
-from snm.data.conversion.repeated_texts import RepeatedTexts
 from snm.data.formats.foreign import Row
+from snm.importing.writing.repeated_texts import RepeatedTexts
 
 
 def said_of(tmp_path, capsys, points):
@@ -59,7 +59,7 @@ def test_the_count_against_brute_force(monkeypatch):
     equal = sum(points.count(point) > 1 for point in points)
     assert repeated.count_equal() == equal
     assert 0 < count < 150 and 0 < equal < 150
-    monkeypatch.setattr("snm.data.conversion.repeated_texts._MOST", 3)
+    monkeypatch.setattr("snm.importing.writing.repeated_texts._MOST", 3)
     few = RepeatedTexts()
     few.add([rows[0], rows[0]])
     few.add(rows)

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from snm.data.conversion.interactions import Interaction
 from snm.data.formats.foreign import READERS, Records, detect_all
 from snm.data.formats.records import column_index, csv_rows, json_name, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
-from snm.importing.log_times import Disorder, Times
-from snm.importing.options import InteractionsOptions, shown
+from snm.importing.logs.histories import Interaction
+from snm.importing.logs.times import Disorder, Times
+from snm.importing.options import InteractionsOptions, display_names
 
 __all__ = ["read_interactions"]
 
@@ -54,7 +54,7 @@ def read_interactions(
         time = time_of(where, row[2]) if options.time else number
         yield Interaction(row[0], spelled.get(row[1], row[1]), time)
     if row is None:
-        raise InputError(shown(options.source), "no interaction", "at least one")
+        raise InputError(display_names(options.source), "no interaction", "at least one")
 
 
 def _rows(path: Path, form: str, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:

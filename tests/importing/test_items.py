@@ -10,9 +10,9 @@ from data.documents import write_jsonl
 
 import snm
 from snm.config.resolve import resolve
-from snm.data.conversion.items import Overlap
 from snm.data.formats.foreign import Row
 from snm.data.vectorizer import Vectorizer
+from snm.importing.items import Overlap
 
 BASKETS = [
     (["New York", "Rome"], ["Paris", "Oslo"]),

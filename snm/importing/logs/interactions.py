@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
-from snm.data.conversion.items import items_as_text
 from snm.data.formats.repository_text.writer import write_text
 from snm.data.names import Spellings, decimal_variants
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_interactions
-from snm.importing.ids import read_like
-from snm.importing.log_rows import read_interactions
-from snm.importing.log_times import Disorder, parse_time
+from snm.importing.items import items_as_text
+from snm.importing.like import read_like
+from snm.importing.logs.histories import Histories, UserPoints, points_of_users
+from snm.importing.logs.rows import read_interactions
+from snm.importing.logs.times import Disorder, parse_time
 from snm.importing.next_steps import next_in_known_ids
-from snm.importing.options import InteractionsOptions, shown
+from snm.importing.options import InteractionsOptions, display_names
 from snm.system.files import disk
 from snm.system.files.atomic import atomic_folder
 from snm.text import counted
@@ -139,7 +139,7 @@ def build(
     like = None if options.like is None else _read_items(options.like, options.separator)
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((options.user, options.item))
-    with show_activity(f"reading {shown(options.source)}"):
+    with show_activity(f"reading {display_names(options.source)}"):
         rows = read_interactions(options, known or (), spellings, disorder)
         since = math.inf if options.test_from is None else parse_time(options.test_from)
         histories = Histories.of(rows, min_users=options.min_users, known=known, since=since)
@@ -151,7 +151,7 @@ def build(
         if options.test_from is not None:
             flags = f"--test-from, {flags}"
         expected = f"one with {items} (see {flags})"
-        raise InputError(shown(options.source), "no user to train on", expected)
+        raise InputError(display_names(options.source), "no user to train on", expected)
     with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
             if len(points.users):

@@ -127,7 +127,7 @@ def test_a_file_of_weights_is_part_of_the_data(tmp_path):
 def test_a_split_by_fraction(tmp_path, monkeypatch):
     texts = [f"word{i:05} shared" for i in range(400)]
     (source,) = write(tmp_path / "in", "jsonl", texts, [[str(i)] for i in range(400)])
-    monkeypatch.setattr("snm.data.conversion.convert._CHUNK", 7)
+    monkeypatch.setattr("snm.importing.writing.data_folder._CHUNK", 7)
     call("data", "import", source, "--out", tmp_path / "out", "--test-fraction", "0.25")
     drawn = np.random.default_rng(0).random(1 << 16)[:400] < 0.25
     data, rows = read(tmp_path / "out")

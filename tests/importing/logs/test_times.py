@@ -2,7 +2,7 @@
 
 import math
 
-from snm.importing.log_times import parse_time
+from snm.importing.logs.times import parse_time
 
 
 def test_dates_without_a_zone_are_of_utc():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.conversion.items import Overlap
-from snm.data.conversion.label_ids import LabelIds
-from snm.data.conversion.passes import OnProgress
-from snm.data.conversion.repeated_texts import RepeatedTexts
-from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
 from snm.data.formats.repository_text.writer import TextWriter
-from snm.data.names import MISSING_VALUES, case_variants
+from snm.data.names import MISSING_VALUES
 from snm.errors import InputError
+from snm.importing.items import Overlap
+from snm.importing.passes import OnProgress
+from snm.importing.writing.label_ids import LabelIds
+from snm.importing.writing.repeated_texts import RepeatedTexts
+from snm.importing.writing.unspaced import Unspaced
 from snm.system.files import disk
 
-__all__ = ["Counts", "Source", "build"]
+__all__ = ["Counts", "Source", "write_data_folder"]
 
 _CHUNK = 2048  # rows in memory at once
 
@@ -60,53 +60,61 @@ class Source:
     item_marks: Sequence[str | None] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Counts:
-    """Sizes of the data that `build` wrote.
+    """Counts the points of a data folder as they are written.
 
     Attributes:
       train: number of training points.
       test: number of test points.
       features: number of features d.
-      labels: number of labels K.
+      labels: names and ids of the labels.
       without_labels: number of points without a label.
       without_features: number of points without a feature.
       without_text: number of points whose text is empty.
-      new_labels: names that were not in `known_labels`, in order of first occurrence; empty if
-        there were no known labels.
-      weights: float32 [n], the weights of the training points, or None if the rows have none.
-      common_separator: a usual separator that most label names hold, or most of `new_labels` if
-        there are some; or None.
-      list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
-      are_numbers: whether all label names are integers.
       missing_values: number of points of each label whose name stands for a missing value in other
-        programs, but of none of `known_labels`.
-      case_variants: says which names differ only in case, if there were no known labels.
-      overlaps: how often labels are items of their points, by each of `item_marks`.
+        programs, but of no known label.
+      overlaps: how often labels are items of their points, by each of `Source.item_marks`.
       repeated: points that repeat the text of another, with another label or with the same ones.
-      unspaced: share of the letters that have no spaces between their words.
+      unspaced: letters that have no spaces between their words.
     """
 
-    train: int
-    test: int
-    features: int
-    labels: int
-    without_labels: int
-    without_features: int
-    without_text: int
-    new_labels: tuple[str, ...]
-    weights: NDArray[np.float32] | None
-    common_separator: str | None
-    list_piece: str | None
-    are_numbers: bool
-    missing_values: Mapping[str, int]
-    case_variants: str | None
-    overlaps: Sequence[Overlap]
-    repeated: RepeatedTexts
-    unspaced: float
+    def __init__(self, source: Source):
+        self.train = self.test = 0
+        self.features = source.num_features
+        self.labels = LabelIds(source.known_labels, source.new_labels)
+        self.without_labels = self.without_features = self.without_text = 0
+        self.missing_values = collections.Counter[str]()
+        self.overlaps = [Overlap(mark) for mark in source.item_marks]
+        self.repeated, self.unspaced = RepeatedTexts(), Unspaced()
+        self._weights = [np.zeros(0, np.float32)] if source.weighted else None
+        self._looks_missing = MISSING_VALUES.difference(source.known_labels).__contains__
+
+    def add(self, chunk: _Chunk) -> None:
+        """Counts the points of a chunk."""
+        rows = chunk.rows
+        tests = int(np.count_nonzero(chunk.is_test))
+        self.test += tests
+        self.train += len(rows) - tests
+        self.without_labels += _empty_rows(chunk.labels)
+        self.without_features += _empty_rows(chunk.features)
+        self.without_text += sum(row.text is not None and not row.text.strip() for row in rows)
+        if self._weights is not None:
+            weights = [row.weight for row in chunk.training_rows()]
+            self._weights.append(np.array(weights, np.float32))
+        for overlap in self.overlaps:
+            overlap.add(rows)
+        self.repeated.add(rows)
+        self.unspaced.add(rows)
+        names = itertools.chain.from_iterable(row.labels for row in rows)
+        self.missing_values.update(filter(self._looks_missing, names))
+
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """The weights of the training points, float32 [train], or None if the rows have none."""
+        return None if self._weights is None else np.concatenate(self._weights)
 
 
-def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
+def write_data_folder(out: Path, source: Source, on_progress: OnProgress) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
     `train_rows.txt` has the file and line of each training point, because explanations refer to
@@ -119,12 +127,12 @@ def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
       on_progress: called with the number of rows that are done.
 
     Returns:
-      the sizes of the written data.
+      the counts of the written points.
 
     Raises:
       InputError: no training point, no label, or no weight above 0.
     """
-    ids, tally = LabelIds(source.known_labels, source.new_labels), _Tally(source)
+    counts = Counts(source)
     with (
         TextWriter(out / "train.txt") as train,
         TextWriter(out / "test.txt") as test,
@@ -133,27 +141,27 @@ def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
             "w", encoding="utf-8", errors="backslashreplace", newline="\n"
         ) as places,
     ):
-        for chunk in _chunks(source, ids):
-            tally.add(chunk)
+        for chunk in _chunks(source, counts.labels):
+            counts.add(chunk)
             for writer, chosen in ((train, ~chunk.is_test), (test, chunk.is_test)):
                 writer.append(chunk.features[chosen], chunk.labels[chosen])
             places.writelines(f"{row.where}\n" for row in chunk.training_rows())
             on_progress(train.rows + test.rows)
         for writer in (train, test):
-            writer.finish(source.num_features, len(ids.names))
-    counts = tally.counts(ids)
+            writer.finish(source.num_features, len(counts.labels.names))
+    weights, names = counts.weights, counts.labels.names
     if not counts.train:
         raise InputError(source.name, "no training point", "at least one")
-    if not counts.labels:
+    if not names:
         raise InputError(source.name, "no label", "labels (see --labels and --format)")
-    if counts.weights is not None:
-        if not counts.weights.any():
+    if weights is not None:
+        if not weights.any():
             raise InputError("weights", "only zeros", "a weight above 0 (see --weight-column)")
-        lines = "".join(f"{weight:.9g}\n" for weight in counts.weights)
+        lines = "".join(f"{weight:.9g}\n" for weight in weights)
         disk.write(out / "weights.txt", lines.encode())
     if not counts.test:
         disk.remove(out / "test.txt")
-    disk.write(out / "labels.txt", "\n".join((*ids.names, "")).encode())
+    disk.write(out / "labels.txt", "\n".join((*names, "")).encode())
     return counts
 
 
@@ -186,63 +194,6 @@ def _chunks(source: Source, ids: LabelIds) -> Iterator[_Chunk]:
             )
             points = ids.respell([row for _, row in numbered_rows])
             yield _Chunk(points, is_test, source.transform(points), ids.matrix(points))
-
-
-class _Tally:
-    """Counts points as they are written."""
-
-    def __init__(self, source: Source):
-        self._source = source
-        self._train = self._test = 0
-        self._without_labels = self._without_features = self._without_text = 0
-        self._weights = [np.zeros(0, np.float32)]
-        self._overlaps = [Overlap(mark) for mark in source.item_marks]
-        self._repeated, self._unspaced = RepeatedTexts(), Unspaced()
-        self._missing_values = collections.Counter[str]()
-        self._looks_missing = MISSING_VALUES.difference(source.known_labels).__contains__
-
-    def add(self, chunk: _Chunk) -> None:
-        """Counts the points of a chunk."""
-        rows = chunk.rows
-        tests = int(np.count_nonzero(chunk.is_test))
-        self._test += tests
-        self._train += len(rows) - tests
-        self._without_labels += _empty_rows(chunk.labels)
-        self._without_features += _empty_rows(chunk.features)
-        self._without_text += sum(row.text is not None and not row.text.strip() for row in rows)
-        if self._source.weighted:
-            weights = [row.weight for row in chunk.training_rows()]
-            self._weights.append(np.array(weights, np.float32))
-        for overlap in self._overlaps:
-            overlap.add(rows)
-        self._repeated.add(rows)
-        self._unspaced.add(rows)
-        names = itertools.chain.from_iterable(row.labels for row in rows)
-        self._missing_values.update(filter(self._looks_missing, names))
-
-    def counts(self, ids: LabelIds) -> Counts:
-        """The counts of all points; `ids` has their labels."""
-        source, numbers = self._source, ids.are_numbers
-        compared = not (numbers or source.known_labels)
-        return Counts(
-            train=self._train,
-            test=self._test,
-            features=source.num_features,
-            labels=len(ids.names),
-            without_labels=self._without_labels,
-            without_features=self._without_features,
-            without_text=self._without_text,
-            new_labels=ids.new if source.known_labels else (),
-            weights=np.concatenate(self._weights) if source.weighted else None,
-            common_separator=ids.common_separator,
-            list_piece=ids.list_piece,
-            are_numbers=numbers,
-            missing_values=self._missing_values,
-            case_variants=case_variants(ids.names) if compared else None,
-            overlaps=self._overlaps,
-            repeated=self._repeated,
-            unspaced=self._unspaced.share,
-        )
 
 
 def _empty_rows(matrix: csr_matrix) -> int:

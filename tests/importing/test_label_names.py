@@ -10,7 +10,7 @@ from command_line import call, refused
 from data.documents import read
 
 import snm
-from snm.data.conversion.label_names import read_label_names
+from snm.importing.label_names import read_label_names
 
 TITLES = ["Red\u2028 Candle\r\n", "Saw", "", "Saw", "Never used", "Saw (3)", None]
 NAMES = ("Red Candle", "Saw", "(2)", "Saw (3)", "Never used", "Saw (3) (5)", "(6)")

@@ -1,0 +1,1 @@
+"""Logs of interactions of users with items become data sets."""

@@ -1,0 +1,1 @@
+"""Writes the data folder of an import, and counts what looks odd in its points."""
