@@ -1,4 +1,4 @@
-"""Checks that the processes of a run have the same settings, data and run folder.
+"""Checks that the processes of a run have the same settings, data and folders.
 
 Otherwise they would train a wrong model together, or wait for each other for ever.
 """
@@ -17,15 +17,17 @@ from snm.distributed.processes import (
     gather_texts,
     has_several_processes,
     is_first_process,
+    min_over_processes,
 )
 from snm.errors import InputError
 from snm.system.files import disk
 from snm.text import counted
 
-__all__ = ["check_equal", "check_same_folder", "find_difference", "is_marker"]
+__all__ = ["check_equal", "check_same_folder", "find_difference", "have_same_folder", "is_marker"]
 
 _MAX_NAMED = 3  # facts, and processes, that an error line names
 _MARKER_TIMEOUT = 15.0  # seconds: a network disk may show a new file late
+_SHORT_TIMEOUT = 1.0  # seconds, where the wrong answer only costs time
 _MARKER = ".snm-same-disk-"
 Facts = Mapping[str, str]
 
@@ -116,12 +118,28 @@ def check_same_folder(folder: Path, where: str) -> None:
         return
     with _marker_file(folder) if is_first_process() else contextlib.nullcontext("") as own_path:
         path = gather_texts(own_path)[0]
-        seen = gather_texts("yes" if not path or _wait_for_file(Path(path)) else "")
+        is_seen = not path or _wait_for_file(Path(path), _MARKER_TIMEOUT)
+        seen = gather_texts("yes" if is_seen else "")
     barrier("the marker is removed")  # before a process looks at what is in the folder
     without = [number for number, answer in enumerate(seen) if not answer]
     if without:
         found = f"another folder in {_format_processes(without)} than in process 0"
         raise InputError(where, found, "a folder on a disk of all, or an address in a store")
+
+
+def have_same_folder(folder: Path | None) -> bool:
+    """Whether the processes' folders are one, whatever their paths. A collective: all must call it.
+
+    As in `check_same_folder`, process 0 writes a marker file. The answer is no if it cannot, or if
+    a process has no folder or sees the marker late.
+    """
+    if not has_several_processes():
+        return True
+    marked = folder if is_first_process() else None
+    with _marker_file(marked) if marked else contextlib.nullcontext("") as path:
+        name = Path(gather_texts(path)[0]).name
+        is_seen = folder and name and _wait_for_file(folder / name, _SHORT_TIMEOUT)
+        return min_over_processes(1 if is_seen else 0) == 1
 
 
 @contextlib.contextmanager
@@ -142,13 +160,18 @@ def _marker_file(folder: Path) -> Iterator[str]:
 
 
 def is_marker(path: Path) -> bool:
-    """Whether a file is a marker of `check_same_folder`, which a killed process 0 left behind."""
+    """Whether a file is a marker of this module, which a killed process 0 left behind."""
     return path.name.startswith(_MARKER)
 
 
-def _wait_for_file(path: Path) -> bool:
-    """Waits until a file exists that another process has just written; False after a timeout."""
-    deadline = time.monotonic() + _MARKER_TIMEOUT
+def _wait_for_file(path: Path, timeout: float) -> bool:
+    """Waits until a file exists that another process has just written; False after a timeout.
+
+    Args:
+      path: the file.
+      timeout: in seconds.
+    """
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if path.exists():

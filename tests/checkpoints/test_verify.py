@@ -99,3 +99,19 @@ def test_what_another_process_found_is_damage_here_too(saved, together):
         others[:] = [number]
         with pytest.raises(DamagedError, match=f"{name} differs, as another process found"):
             saved.verify(STEP)
+
+
+def test_a_process_verifies_all_files_of_a_folder_of_its_own(saved, monkeypatch):
+    """In a shared folder it leaves some of them to the others."""
+    asked = []
+    monkeypatch.setattr(store, "is_mine", lambda number: asked.append(number))
+    path = max((saved.path(STEP) / name for name in saved.read(STEP).files),
+               key=lambda file: file.stat().st_size)  # fmt: skip
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    saved.verify(STEP)
+    assert asked == list(range(len(saved.read(STEP).files)))
+    own = Checkpoints(saved.path(STEP).parent, apart=True)
+    with pytest.raises(DamagedError, match="has another checksum"):
+        own.verify(STEP)

@@ -5,7 +5,12 @@ import json
 import pytest
 
 from snm.distributed import agreement
-from snm.distributed.agreement import check_equal, check_same_folder, find_difference
+from snm.distributed.agreement import (
+    check_equal,
+    check_same_folder,
+    find_difference,
+    have_same_folder,
+)
 from snm.errors import InputError
 
 
@@ -88,3 +93,26 @@ def test_a_folder_that_cannot_be_marked_is_for_others_to_refuse(several, tmp_pat
     sent = several(0, ["", "yes"])
     check_same_folder(tmp_path, "--run-dir a")
     assert sent == ["", "yes"]
+
+
+def test_folders_are_one_if_all_see_the_marker_under_their_own_paths(
+    several, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(agreement, "_SHORT_TIMEOUT", 0.2)
+    told = []
+    monkeypatch.setattr(agreement, "min_over_processes", lambda number: told.append(number) or 1)
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+    sent = several(0, [""])
+    assert have_same_folder(tmp_path / "own") and sent[0].startswith(str(tmp_path / "own"))
+    assert not list((tmp_path / "own").iterdir())
+    (tmp_path / "own" / ".snm-same-disk-1").touch()
+    several(1, ["/elsewhere/.snm-same-disk-1"] * 2 + ["", "/elsewhere/.snm-same-disk-1"])
+    for folder in ("own", "other", "own"):  # the last time, process 0 could not write
+        have_same_folder(tmp_path / folder)
+    have_same_folder(None)
+    assert told == [1, 1, 0, 0, 0]
+    several(0, ["", ""])
+    have_same_folder(None)
+    monkeypatch.setattr(agreement, "min_over_processes", lambda number: 0)  # of another process
+    assert told[5:] == [0] and not have_same_folder(tmp_path / "own")
