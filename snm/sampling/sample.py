@@ -98,8 +98,13 @@ def check_sample(
             raise InputError(where, found, f"floats [{size}], one a slot")
         if not (weights < np.inf).all():  # NaN is not below it either
             raise InputError(where, "log_weights that are NaN or inf", "numbers, or -inf")
-    if ranks and sample.num_drawn is None and ids[-1] == num_labels:
-        found = f"{counted(int(np.sum(ids < num_labels)), 'label')} in {size} slots"
+    count = int(np.sum(ids < num_labels))
+    if sample.num_drawn is not None:
+        drawn = np.asarray(sample.num_drawn)
+        if drawn.ndim or drawn.dtype.kind not in "iu" or drawn != count:
+            raise InputError(where, f"num_drawn {drawn}", f"{count}, the labels in ids")
+    elif ranks and count < size:
+        found = f"{counted(count, 'label')} in {size} slots"
         expected = (
             f"{size} different labels, as the loss weighs ranks, or --loss softmax "
             "(where the batch decides how many there are, the sample says so in num_drawn)"

@@ -68,6 +68,9 @@ def test_what_a_sampler_may_draw():
         (dict(log_weights=np.zeros(2)), "log_weights float64[2], expected floats [3], one a slot"),
         (dict(log_weights=np.array([0, np.nan, 0])), "log_weights that are NaN or inf, expected"),
         (dict(log_weights=np.array([0, np.inf, 0])), "log_weights that are NaN or inf, expected"),
+        (dict(num_drawn=np.int32(2)), "num_drawn 2, expected 3, the labels in ids"),
+        (dict(num_drawn=3.0), "num_drawn 3.0, expected 3"),
+        (dict(ids=[0, 5, 5], num_drawn=[1]), "num_drawn [1], expected 1"),
         (
             dict(ids=[0, 5, 5]),
             "1 label in 3 slots, expected 3 different labels, as the loss weighs",
