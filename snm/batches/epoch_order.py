@@ -39,8 +39,10 @@ class Order:
     num_points: int
     batch_size: int
     seed: int
-    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    _epochs: dict[int, tuple[NDArray, NDArray]] = dataclasses.field(default_factory=dict)
+    _lock: threading.Lock = dataclasses.field(init=False, default_factory=threading.Lock)
+    _epochs: dict[int, tuple[NDArray, NDArray]] = dataclasses.field(
+        init=False, default_factory=dict
+    )
 
     @classmethod
     def of(cls, num_points: int, batch_size: int, seed: int, data_parts: int = 1) -> Order:

@@ -1,5 +1,6 @@
 """The order of points: each once an epoch, each in its strip, the same whoever asks."""
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -45,6 +46,15 @@ def test_each_epoch_has_an_order_and_draws_of_its_own():
             assert (steps != other_steps).any() and np.abs(draws - other_draws).max() > 0.1
     again = Order.of(100, 10, seed=1).epoch(1)
     np.testing.assert_array_equal(again[1], epochs[1][1])
+
+
+def test_an_order_with_another_seed_has_its_own_epochs():
+    order = Order.of(100, 10, seed=1)
+    order.epoch(0)
+    steps, draws = dataclasses.replace(order, seed=2).epoch(0)
+    expected_steps, expected_draws = Order.of(100, 10, seed=2).epoch(0)
+    np.testing.assert_array_equal(steps, expected_steps)
+    np.testing.assert_array_equal(draws, expected_draws)
 
 
 def test_a_part_needs_no_more_points_than_its_places():
