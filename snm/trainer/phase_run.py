@@ -75,10 +75,10 @@ def open_phase(
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, run_info)
-    state, note, damaged = checkpoints.load_newest_intact(
+    state, manifest, damaged = checkpoints.load_newest_intact(
         abstract_state_on(prepared.mesh, prepared.model)
     )
-    if note is None:
+    if manifest is None:
         progress = Counters()
         import_in_background(*_IMPORTED_EARLY)
         state = _compile_and_start(prepared, programs, inputs.warm_start)
@@ -91,13 +91,13 @@ def open_phase(
         if phase.is_first:
             notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
-        progress = Counters(**note.progress)
-        _check_same_run(checkpoints.path(progress.step), note.about, run_info)
+        progress = Counters(**manifest.progress)
+        _check_same_run(checkpoints.path(progress.step), manifest.about, run_info)
         if progress.step > last_step:
             asked = config.epochs if epochs is None else epochs
             raise _too_few_epochs(progress.step, steps_per_epoch, last_step, asked)
         notes = [f"{error}; going on from the one before it" for error in damaged]
-        notes += version_notes(note.about["versions"], run_info["versions"])
+        notes += version_notes(manifest.about["versions"], run_info["versions"])
     return PhaseRun(
         inputs=inputs,
         phase=phase,
