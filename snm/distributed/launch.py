@@ -82,7 +82,24 @@ def launched(environment: Mapping[str, str]) -> bool:
     return "," in environment.get("TPU_WORKER_HOSTNAMES", "")
 
 
-_state: dict[str, Any] = {"joined": False, "status": None, "line": ""}
+@dataclasses.dataclass
+class _Membership:
+    """What `leave` and the handler of SIGABRT know of this process.
+
+    Attributes:
+      joined: whether it is connected to the others.
+      status: its exit status, once it leaves.
+      line: the error line of an abort.
+      handler: of SIGABRT, which must stay alive.
+    """
+
+    joined: bool = False
+    status: int | None = None
+    line: str = ""
+    handler: Any = None
+
+
+_own = _Membership()
 
 
 @contextlib.contextmanager
@@ -103,7 +120,7 @@ def process_group(asked: ProcessOptions) -> Iterator[None]:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # snm.system.signals handles them
     where = asked.coordinator or "the coordinator that the launcher names"
-    _state["line"] = f"could not connect to {where} (see JAX's message above)"
+    _own.line = f"could not connect to {where} (see JAX's message above)"
     _handle_abort()
     try:
         jax.distributed.initialize(
@@ -116,8 +133,8 @@ def process_group(asked: ProcessOptions) -> Iterator[None]:
     except (ValueError, RuntimeError) as error:
         expected = "a reachable coordinator, or --num-processes 1 for a single process"
         raise InputError("--coordinator", first_line(error), expected) from error
-    _state["joined"] = True
-    _state["line"] = (
+    _own.joined = True
+    _own.line = (
         "another process of this run is gone (JAX names it above); "
         "run the same command on all processes to continue from the last checkpoint"
     )
@@ -136,18 +153,18 @@ def leave(status: int) -> None:
     Args:
       status: the exit status of this process.
     """
-    if not _state["joined"]:
+    if not _own.joined:
         return
     import jax
 
-    _state["status"] = status
+    _own.status = status
     sys.stdout.flush()
     sys.stderr.flush()
     if status:  # the error line is written: keep it the last one, whatever the runtime logs
         with open(os.devnull, "w") as devnull:  # noqa: PTH123
             os.dup2(devnull.fileno(), 2)
     jax.distributed.shutdown()  # aborts if the other processes do not shut down
-    _state["joined"] = False
+    _own.joined = False
 
 
 def _handle_abort() -> None:
@@ -160,13 +177,13 @@ def _handle_abort() -> None:
         # collective.
         libc.alarm(_MAX_PRINT_SECONDS)
         libc.signal(number, default)
-        if _state["status"] is not None:
-            os._exit(_state["status"])
+        if _own.status is not None:
+            os._exit(_own.status)
         if os.isatty(1):
             os.write(1, b"\x1b[?25h")  # the progress bar hides the cursor
-        os.write(2, f"snm: error: {_state['line']}\n".encode())
+        os.write(2, f"snm: error: {_own.line}\n".encode())
         os._exit(EXIT_PEER_GONE)
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(aborted)
-    _state["handler"] = handler  # keeps the callback alive
+    _own.handler = handler  # keeps the callback alive
     libc.signal(int(signal.SIGABRT), handler)
