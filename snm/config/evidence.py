@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.csr import row_starts, rows_of_entries, with_ones
+from snm.data.csr import row_starts, rows_of_entries
 from snm.data.dataset import Points
 from snm.data.mapped import row_blocks
+from snm.distributed.dataset import binarized_rows
 
 __all__ = ["evidence_lost"]
 
@@ -21,12 +20,7 @@ _MIN_LABELS = 8  # labels per point that are always counted, if points have so m
 _ENTRIES = 1 << 22  # entries of the pair counts that are read at once: about 100 MiB
 
 
-def evidence_lost(
-    points: Points,
-    take: Callable[[csr_matrix, NDArray[np.int64]], csr_matrix] = lambda m, rows: with_ones(
-        m[rows], np.float64
-    ),
-) -> float:
+def evidence_lost(points: Points) -> float:
     """The evidence of a point's best feature that is lost if half of its features are dropped.
 
     The evidence of a feature f for a label is max(0, P(label | f) - P(label)). P(label) is
@@ -38,9 +32,7 @@ def evidence_lost(
     have many labels, only evenly spaced labels are counted.
 
     Args:
-      points: the training points.
-      take: (matrix, ascending rows) -> these rows with all values 1. With several processes, each
-        reads a part.
+      points: the training points; with several processes, each reads a part.
 
     Returns:
       the mean over at most 1000 evenly spaced points, and over the labels of each, in [0, 1]; 0 if
@@ -52,7 +44,7 @@ def evidence_lost(
         limit / min(count, _EVALUATED), _MIN_LABELS * count / max(1, points.labels.nnz)
     )
     sampled = _spaced(count, int(limit / min(1.0, label_share)))
-    features, labels = (take(m, sampled) for m in (points.features, points.labels))
+    features, labels = (binarized_rows(m, sampled) for m in (points.features, points.labels))
     if label_share < 1:
         labels = labels[:, _spaced(points.num_labels, round(label_share * points.num_labels))]
     pair_counts = (features.T @ labels).tocsr()

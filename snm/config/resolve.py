@@ -21,7 +21,7 @@ from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
 from snm.data.repository.registry import PROPENSITY, propensity_of
 from snm.data.weighting import Kind, Weighting, filled
-from snm.distributed.dataset import binarized_rows, count_seen_labels, has_negative
+from snm.distributed.dataset import count_seen_labels, has_negative
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
@@ -138,7 +138,7 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return 0.0  # dense features cannot replace each other
     if not rules.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
-    lost = evidence_lost(dataset.train, binarized_rows)
+    lost = evidence_lost(dataset.train)
     return rules.auto_input_dropout(dataset.train.points_per_label, lost)
 
 
