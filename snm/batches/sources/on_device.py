@@ -49,8 +49,6 @@ class DeviceSource(Source):
         points, a member that trains on some of them usually shares the program of the others.
     """
 
-    resident = True
-
     capacity: Capacity | None = None
 
     def resident_arrays(self) -> Any:

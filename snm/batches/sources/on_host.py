@@ -27,8 +27,6 @@ class HostSource(Source):
       num_frequent: number of frequent features of `Batch.columns`; None for no columns.
     """
 
-    resident = False
-
     num_frequent: int | None = None
 
     def resident_arrays(self) -> Any:

@@ -17,7 +17,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -59,7 +59,6 @@ class Source(abc.ABC):
     """The training points, cut into steps.
 
     Attributes:
-      resident: whether the points stay on the device.
       spec: the head; one that differs only in B, k' or scale has the same points.
       settings: settings of the batches.
       sizes: sizes of the batches of each epoch, and the order of the N points with labels.
@@ -72,8 +71,6 @@ class Source(abc.ABC):
       schedule: the schedule of the learning rates.
       divisor: divisor of the weights of terms; None is the batch size.
     """
-
-    resident: ClassVar[bool]
 
     spec: HeadSpec
     settings: BatchSettings

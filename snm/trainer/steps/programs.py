@@ -14,6 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 from snm.batches.batch import Batch
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.assembly import Assembly
+from snm.batches.sources.on_device import DeviceSource
 from snm.batches.sources.source import Source
 from snm.distributed.mesh import on_mesh, training_axes
 from snm.machine.compiler import OptionsOf, step_options
@@ -141,7 +142,7 @@ def jitted_steps(
       A function of a state, `source.resident_arrays()` and `source.stack(...)`. It returns the new
       state, whose arrays take the place of the old ones, and the metrics of each step.
     """
-    if not source.resident:
+    if not isinstance(source, DeviceSource):
         shape = (0, 0)  # unused: batches from the host have a shape
     return jitted_assembly(model, source.assembly, shape, mesh, step, options)
 

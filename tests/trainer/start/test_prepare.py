@@ -11,6 +11,8 @@ import tiny
 import snm
 import snm.trainer.training  # imported later, it would keep a patched `resolve`
 from snm.batches.schedule import Rates, Schedule
+from snm.batches.sources.on_device import DeviceSource
+from snm.batches.sources.on_host import HostSource
 from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
 from snm.cli.main import main
@@ -122,10 +124,10 @@ def test_a_tpu_takes_rows_of_whole_tiles(data):
         prepare(config, data, weighting)
     with compiling_for("tpu", 16 << 30):
         found = prepare(dataclasses.replace(config, dim=256), data, weighting)
-    assert found.source.resident and found.model.dim == 256
+    assert isinstance(found.source, DeviceSource) and found.model.dim == 256
     with compiling_for("gpu", 80 << 30):
-        assert prepare(config, data, weighting).source.resident
-    assert not prepare(config, data, weighting).source.resident
+        assert isinstance(prepare(config, data, weighting).source, DeviceSource)
+    assert isinstance(prepare(config, data, weighting).source, HostSource)
 
 
 @pytest.mark.parametrize(
