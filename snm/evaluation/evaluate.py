@@ -118,7 +118,7 @@ def evaluate_points(
       measures: which metrics to compute.
       duplicates: bool [n], points whose features equal those of a training point. A second set of
         metrics excludes them.
-      on_progress: called with the number of points evaluated so far.
+      on_progress: called with the number of points done; the AUC counts from the start again.
 
     Returns:
       `metrics`: name -> value in percent, and the counts `points` and `points_without_labels`;

@@ -61,7 +61,8 @@ def evaluate(
         the training points.
       propensity_a: A of the propensity model, as in `TrainCounts`; None is that of the run.
       propensity_b: B, likewise.
-      on_progress: called with the number of points done.
+      on_progress: called with the number of points done; the AUC and `indexed` count from the
+        start again.
       predictor: the run's model, if it is open already, perhaps with an index; None opens it.
       indexed: the run's model with an index, to compare with it.
 
@@ -145,7 +146,7 @@ def score_test_points(
       propensity: A and B of the propensity model, as in `TrainCounts`.
       measures: the metrics to compute.
       trained_on: at least one set of training points, to find test points that repeat them.
-      on_progress: called with the number of points done.
+      on_progress: as in `evaluate`.
       indexed: the model with an index.
 
     Returns:
@@ -171,6 +172,8 @@ def score_test_points(
     if empty:
         result["points_without_features"] = empty
     if indexed is not None:
-        found = evaluate_points(indexed, dataset.test, train, Measures(measures.ks))
+        found = evaluate_points(
+            indexed, dataset.test, train, Measures(measures.ks), on_progress=on_progress
+        )
         result["by_index"] = found["metrics"]
     return result

@@ -64,6 +64,10 @@ def test_an_open_model_is_not_opened_again(run, monkeypatch):
     both = snm.evaluate(run, predictor=model, indexed=poor, auc=True)
     assert both.pop("by_index") == {name: one for name, one in found.items() if name != "AUC"}
     assert both == expected
+    model, poor = (dataclasses.replace(one, block_rows=16) for one in (model, poor))
+    done: list[int] = []
+    snm.evaluate(run, predictor=model, indexed=poor, auc=True, on_progress=done.append)
+    assert done == 3 * [16, tiny.TEST_POINTS]  # once more for the AUC, and once for the index
     seen = dataclasses.replace(poor.model, drop_seen=not poor.model.drop_seen)
     with pytest.raises(InputError, match="indexed: found another model, expected that of"):
         snm.evaluate(run, predictor=model, indexed=dataclasses.replace(poor, model=seen))
