@@ -142,6 +142,8 @@ def evaluate_points(
     num_labels = predictor.model.spec.num_labels
     if points.num_labels != num_labels:
         raise InputError("labels", f"{points.num_labels}", f"{num_labels}, as in training")
+    if duplicates is not None and not duplicates.any():
+        duplicates = None
     ks = tuple(k for k in measures.ks if k <= num_labels)
     start = Metrics.start(
         num_labels,
@@ -184,15 +186,14 @@ def evaluate_points(
             "answers": label_counts.answers,
             "right": label_counts.hits,
         }
-    has_duplicates = duplicates is not None and bool(duplicates.any())
-    if has_duplicates:
+    if duplicates is not None:
         result["without_repeats"] = unique_metrics.result()
     if popularity is not None:
         result["by_popularity"] = popularity_metrics.result()
     if measures.auc:
         areas, unique_areas = _areas(predictor, points, duplicates, on_progress)
         result["metrics"] |= areas.result()
-        if has_duplicates:
+        if duplicates is not None:
             result["without_repeats"] |= unique_areas.result()
     return result
 

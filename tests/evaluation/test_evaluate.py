@@ -39,7 +39,9 @@ def test_repeats_and_propensities_of_several_blocks(model, dataset):
     assert found["metrics"] == pytest.approx(expected_of(model, points, dataset))
     fresh = points.take(np.flatnonzero(~repeats))
     assert found["without_repeats"] == pytest.approx(expected_of(model, fresh, dataset))
-    other = evaluate_points(model, points, train)["metrics"]
+    other = evaluate_points(model, points, train, duplicates=np.zeros_like(repeats))
+    assert other == evaluate_points(model, points, train)  # no point is a repeat
+    other = other["metrics"]
     assert other["P@1"] == found["metrics"]["P@1"] and other["PSP@5"] != found["metrics"]["PSP@5"]
 
 
