@@ -13,6 +13,7 @@ import numpy as np
 from snm.config.auto import auto_weighting
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
+from snm.data.formats.foreign import READERS, recognize
 from snm.data.formats.layouts import find_files
 from snm.data.formats.repository_text.errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
@@ -22,7 +23,7 @@ from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.data.weighting import filled
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.folder_advice import advice_on_files
-from snm.doctor.text_scan import Scan, scan, sniff
+from snm.doctor.text_scan import Scan, scan
 from snm.errors import InputError
 from snm.machine.platform import device_error
 from snm.runs.stored_run import has_export_files
@@ -30,6 +31,7 @@ from snm.text import counted, format_bytes
 
 __all__ = ["examine_data"]
 
+_WHOLE = ("train.txt", "test.txt")  # with labels and features; other texts have one of the two
 _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a pattern in the name of the data set. AmazonCat,
 # Wiki10 and WikiSeeAlso use those of other data sets.
@@ -115,9 +117,10 @@ def _advice_on_text(path: Path, scanned: Scan) -> str:
     if len(scanned.header) not in (2, 3):
         if (command := import_command(path, scanned.first)) is not None:
             return f"write a first line `points features labels`, or bring it in with `{command}`"
-        form = sniff(path)
-        if form and not form.startswith("the repository"):
-            return f"these look like {form}: bring them in with `snm data import`"
+        form = recognize(path, scanned.first.decode("utf-8", "replace"))
+        if form is not None and path.name.removesuffix(".gz") in _WHOLE:
+            title = READERS[form].title or form
+            return f"these look like {title}: bring them in with `snm data import`"
         return "the file needs a first line `points features labels`"
     widths = dict(zip(("entries", "labels"), scanned.header[1:], strict=False))
     is_label_file = path.name.removesuffix(".gz").endswith("X_Y.txt")
