@@ -14,12 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import make_block
 from snm.data.csr import rows_of_entries
 from snm.data.dataset import Points
 from snm.errors import InputError
@@ -28,14 +26,11 @@ from snm.losses.sampled.ordered import Bowl
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
 from snm.losses.theta import Vector, theta_norms
-from snm.machine.compiler import answer_options
-from snm.machine.platform import cached_by_platform
-from snm.model.inference import best_labels, scaled_queries
-from snm.model.model import Model, TrainState
+from snm.prediction.fitted_model import make_blocks
 from snm.prediction.predictor import Predictor
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.sampling.samplers import SAMPLERS
 from snm.tables.rounding import as_float
-from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
 from snm.theory.constants import lemma_7
 from snm.theory.generalization import (
@@ -50,7 +45,6 @@ from snm.theory.retrieval import margin_risk
 
 __all__ = ["bounds_of_run", "measure_margins", "sampled_vartheta"]
 
-_BATCH = 512  # points
 _MARGINS = 8  # margins in the default grid: the largest possible margin, halved 1 to 8 times
 _MAX_GRAM_SIZE = 1500  # columns; the eigenvalues of such a matrix take about a second
 _QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -78,15 +72,6 @@ class Sample:
     gram: npt.NDArray[np.float64]
 
 
-@cached_by_platform(maxsize=8)
-def _jitted(model: Model, count: int) -> jax.stages.Wrapped:
-    def embed_and_search(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
-        queries = scaled_queries(model, state, block)
-        return queries, best_labels(model, state, block, queries, count)
-
-    return jax.jit(embed_and_search, compiler_options=answer_options())
-
-
 def measure_margins(
     predictor: Predictor,
     points: Points,
@@ -108,7 +93,7 @@ def measure_margins(
       Margins and moments.
 
     Raises:
-      InputError: k is out of range, or no point has a label.
+      InputError: k is out of range, no point has a label, or another number of features.
     """
     model, state = predictor.model, predictor.state
     num_labels = model.spec.num_labels
@@ -119,30 +104,30 @@ def measure_margins(
         raise InputError("points", "none with a label", "at least one")
     if max_points is not None and max_points < len(kept):
         kept = np.sort(np.random.default_rng(0).choice(kept, max_points, replace=False))
-    features = predictor.weighting.apply(csr_matrix(points.features[kept]))
+    features = predictor.as_rows(csr_matrix(points.features[kept]))
     labels = csr_matrix(points.labels[kept])
     table = np.asarray(as_float(state.head.table.rows))
     bias = None if state.head.bias is None else np.asarray(state.head.bias, np.float64)
-    embed_and_search = _jitted(model, k + 1)
+    embed, search = jitted_queries(model, None), jitted_top(model, k + 1, None)
     width = table.shape[1]
     gram, sums, squares = np.zeros((width, width)), np.zeros(width), np.empty(len(kept))
-    margins = []
-    for first in range(0, len(kept), _BATCH):
-        rows = np.arange(first, min(first + _BATCH, len(kept)))
-        padded = np.full(_BATCH, -1, np.int64)
-        padded[: len(rows)] = rows
-        queries, best = embed_and_search(state, make_block(features, padded))
-        z = np.asarray(queries, np.float64)[: len(rows)]
+    margins, first = [], 0
+    for count, block in make_blocks(predictor, None).split(features):
+        rows = slice(first, first + count)
+        queries = embed(state, block)
+        best = search(state, block, queries)
+        z = np.asarray(queries, np.float64)[:count]
         gram += z.T @ z
         sums += z.sum(axis=0)
         squares[rows] = np.einsum("ij,ij->i", z, z)
         row_labels = labels[rows]
         owner = rows_of_entries(row_labels.indptr)
         own = _scores(z, table, bias, owner, row_labels.indices)
-        ids, scores = np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
+        ids, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
         margins.append(_margins(ids, scores.astype(np.float64), owner, row_labels.indices, own, k))
+        first += count
         if on_progress:
-            on_progress(int(rows[-1]) + 1)
+            on_progress(first)
     counts = np.diff(labels.indptr)
     return Sample(
         np.concatenate(margins), np.repeat(1 / counts, counts), labels, squares, sums, gram

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from snm.config.auto import auto_weighting
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
+from snm.data.formats.foreign import READERS, recognize
 from snm.data.formats.layouts import find_files
 from snm.data.formats.repository_text.errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
@@ -22,7 +22,7 @@ from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.data.weighting import filled
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.folder_advice import advice_on_files
-from snm.doctor.text_scan import Scan, scan, sniff
+from snm.doctor.text_scan import Scan, scan
 from snm.errors import InputError
 from snm.machine.platform import device_error
 from snm.runs.stored_run import has_export_files
@@ -30,10 +30,8 @@ from snm.text import counted, format_bytes
 
 __all__ = ["examine_data"]
 
+_WHOLE = ("train.txt", "test.txt")  # with labels and features; other texts have one of the two
 _MANY = 0.01  # fraction of rows above which a note becomes a warning
-# A and B of Jain, Prabhu and Varma (KDD 2016), by a pattern in the name of the data set. AmazonCat,
-# Wiki10 and WikiSeeAlso use those of other data sets.
-_PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10|seealso)", 0.5, 0.4))
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
@@ -115,9 +113,10 @@ def _advice_on_text(path: Path, scanned: Scan) -> str:
     if len(scanned.header) not in (2, 3):
         if (command := import_command(path, scanned.first)) is not None:
             return f"write a first line `points features labels`, or bring it in with `{command}`"
-        form = sniff(path)
-        if form and not form.startswith("the repository"):
-            return f"these look like {form}: bring them in with `snm data import`"
+        form = recognize(path, scanned.first.decode("utf-8", "replace"))
+        if form is not None and path.name.removesuffix(".gz") in _WHOLE:
+            title = READERS[form].title or form
+            return f"these look like {title}: bring them in with `snm data import`"
         return "the file needs a first line `points features labels`"
     widths = dict(zip(("entries", "labels"), scanned.header[1:], strict=False))
     is_label_file = path.name.removesuffix(".gz").endswith("X_Y.txt")
@@ -285,22 +284,10 @@ def _check_filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_propensities(dataset: Dataset) -> Iterator[Finding]:
-    """Compares A and B of `auto` with those of data sets whose names are alike."""
-    if (own := propensity_of(dataset.name)) is not None:
-        if own != PROPENSITY:
-            found = f"A = {own[0]}, B = {own[1]}, those of the public data set of this name"
-            yield Finding("ok", "propensities", found)
-        return
-    for word, a, b in _PROPENSITIES:
-        if re.search(word, dataset.name.lower()):
-            yield Finding(
-                "note",
-                "propensities",
-                f"data sets of this name use A = {a}, B = {b}; the default is {PROPENSITY[0]}, "
-                f"{PROPENSITY[1]}",
-                f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
-            )
-            return
+    own = propensity_of(dataset.name)
+    if own is not None and own != PROPENSITY:
+        found = f"A = {own[0]}, B = {own[1]}, those of the public data set of this name"
+        yield Finding("ok", "propensities", found)
 
 
 def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:

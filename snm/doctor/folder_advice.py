@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from snm.data.formats.foreign import READERS, recognize
 from snm.data.formats.records import json_objects, numbered_lines
-from snm.data.formats.split_files import SplitFiles, is_split
-from snm.doctor.text_scan import sniff
+from snm.data.formats.split_files import HEADER, SplitFiles, is_split
+from snm.doctor.text_scan import first_line
 from snm.errors import InputError
 
 __all__ = ["advice_on_files"]
@@ -29,16 +30,17 @@ def advice_on_files(folder: Path) -> str:
         found = f"{split.train.name} and {split.test.name} have rows of {split.points.name}"
         return f"{found}: make a data set of them with `{split.command}`"
     for path in sorted(files, key=_order):
-        form = None if path.name.startswith(_FILTER) or is_split(path) else sniff(path)
-        if form is None:
+        if path.name.startswith(_FILTER) or is_split(path):
             continue
-        shown = path.relative_to(folder)
-        if not form.startswith("the repository"):
-            return f"{shown} looks like {form}: bring it in with `snm data import`"
-        for part in ("train", "test"):
+        shown, first = path.relative_to(folder), first_line(path)
+        if (form := recognize(path, first)) is not None:
+            title = READERS[form].title or form
+            return f"{shown} looks like {title}: bring it in with `snm data import`"
+        for part in ("train", "test") if HEADER.fullmatch(first) else ():
             if _is_in_part(part, path):
                 where = "" if shown.parent == Path() else f" and give {path.parent} as DATA"
-                return f"{shown} looks like {form}: name it {part}.txt{where}"
+                title = "the repository's text with a header"
+                return f"{shown} looks like {title}: name it {part}.txt{where}"
     names = ", ".join(str(path.relative_to(folder)) for path in files[:_FILES_LISTED])
     return f"the folder holds {names or 'nothing'}; docs/formats.md lists the files of a data set"
 

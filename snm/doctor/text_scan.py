@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes
-from snm.data.formats.not_text import PARQUET
 
-__all__ = ["Scan", "scan", "sniff"]
+__all__ = ["Scan", "first_line", "scan"]
 
 _LINES = 200_000  # scanned at most
 _ENTRY = re.compile(rb"(\d+):")
@@ -75,21 +74,11 @@ def scan(path: Path) -> Scan | None:
     )
 
 
-# Patterns of the first line, and the formats that they indicate.
-_SNIFFED = (
-    (re.compile(PARQUET), "a Parquet file"),
-    (re.compile(rb"^\s*\{"), "JSON lines"),
-    (re.compile(rb"(^|\s)__label__\S"), "fastText lines"),
-    (re.compile(rb"^\s*[-+\d.,eE]+\s+\d+:[-+\d.eE]+"), "svmlight lines"),
-    (re.compile(rb"^\d+\s+\d+(\s+\d+)?\s*$"), "the repository's text with a header"),
-)
-
-
-def sniff(path: Path) -> str | None:
-    """The format that a file's first line indicates, or None."""
+def first_line(path: Path) -> str:
+    """The first line of a file, whatever it holds; empty if it cannot be read."""
     try:
         with open_bytes(path) as stream:
             line = stream.readline(1 << 16).removeprefix(BYTE_ORDER_MARK)
     except UNREADABLE:
-        return None
-    return next((name for pattern, name in _SNIFFED if pattern.search(line)), None)
+        return ""
+    return line.decode("utf-8", "replace")

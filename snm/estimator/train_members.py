@@ -19,6 +19,13 @@ from snm.trainer.start.prepare import members_at_once
 
 __all__ = ["fit_members"]
 
+# A fit writes no log and no checkpoints, of which the hint of a run tells.
+_HINT = (
+    "Rows are those of X, without points of weight 0. A model in training is lost, unless "
+    "this was partial_fit. A lower learning_rate or score_scale usually helps; "
+    "settings={'on_nonfinite': 'skip'} drops such batches"
+)
+
 
 class FitResult(NamedTuple):
     """The result of `fit_members`.
@@ -87,5 +94,5 @@ def fit_members(
             elif isinstance(event, Evaluated):
                 result.scores[-1].append(event.metrics["P@1"] / 100)
     except NonFiniteError as error:
-        raise error.for_fit() from None
+        raise NonFiniteError(error.step, error.found, error.points, _HINT) from None
     return result

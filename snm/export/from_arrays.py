@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
+from snm.export.manifest import ExportManifest, StoredMemory
 from snm.head.state import Head
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import init_tower
@@ -23,7 +24,6 @@ from snm.model.model import Model, TrainState
 from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.schema import Export, StoredMemory
 from snm.runs.stored_run import read_vectorizer, read_weighting
 from snm.runs.typed_json import parse_json
 from snm.tables.int8 import as_bytes, row_type
@@ -62,7 +62,7 @@ class ExpectedManifest(NamedTuple):
     """
 
     format: str
-    kind: type[Export]
+    kind: type[ExportManifest]
     expected: str
 
 
@@ -127,7 +127,7 @@ def build_predictor(
 
 def _model_only(
     folder: Path,
-    content: Export,
+    content: ExportManifest,
     config: ResolvedConfig,
     model: Model,
     array: ReadArray,
@@ -144,7 +144,7 @@ def _model_only(
     return Predictor(model, state, weighting, names, vectorizer=texts)
 
 
-def _state(content: Export, model: Model, array: ReadArray) -> TrainState:
+def _state(content: ExportManifest, model: Model, array: ReadArray) -> TrainState:
     width, num_labels = model.dim * model.members, model.spec.num_labels
 
     def table(name: str, count: int) -> RowTable:

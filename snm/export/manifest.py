@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from snm.errors import InputError
+from snm.memory.memory import MemorySettings
+from snm.prediction.calibration import Calibration
+from snm.runs.schema import Count, NumLabels, Size
 from snm.system.faults import read_error
 from snm.system.files.checksums import (
     are_records,
@@ -16,11 +20,47 @@ from snm.system.files.checksums import (
     write_sealed,
 )
 
-__all__ = ["read_manifest", "write_manifest"]
+__all__ = ["ExportManifest", "StoredMemory", "read_manifest", "write_manifest"]
 
 _NAME = "manifest.json"
 _EXPECTED = "what `snm export` wrote"
 _ARRAYS = (".npy", ".safetensors")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoredMemory(MemorySettings):
+    """The memory in the manifest of an export.
+
+    Attributes:
+      points: the number of stored points.
+      arrays: the names of its arrays.
+    """
+
+    points: Count
+    arrays: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportManifest:
+    """The content of a manifest, as far as opening the model needs it.
+
+    Attributes:
+      num_features: d.
+      num_labels: K.
+      members: the number of members, whose scores are added.
+      rows: the dtype of the stored feature rows and class rows.
+      log_multipliers: the logarithm of the score multiplier of each member.
+      calibration: or None.
+      memory: or None.
+    """
+
+    num_features: Size
+    num_labels: NumLabels
+    members: Size
+    rows: Literal["float32", "int8"]
+    log_multipliers: tuple[float, ...]
+    calibration: Calibration | None = None
+    memory: StoredMemory | None = None
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any], name: str = _NAME) -> None:

@@ -29,14 +29,14 @@ from snm.model.from_config import make_model
 from snm.model.model import abstract_state
 from snm.planning.byte_sizes import parse_bytes
 from snm.planning.bytes_by_stage import Forecast
-from snm.planning.forecast import count_memory, forecast
+from snm.planning.forecast import forecast, memory_bytes
 from snm.planning.programs import Programs
 from snm.planning.remedies import find_remedies
 from snm.runs.folder import RunFolder
 from snm.stores.address import Address
 from snm.text import format_bytes
+from snm.trainer.phase import count_steps_per_epoch
 from snm.trainer.start.prepare import save_times
-from snm.trainer.start.training_points import label_name_points
 
 __all__ = [
     "MemoryCheck",
@@ -178,7 +178,8 @@ def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: 
       run_dir: the same as the user typed it, which may be an address in a store.
 
     Raises:
-      InputError: a run without a checkpoint so far, and no space for one.
+      InputError: a run without a checkpoint so far, and no space for one; or as
+        `snm.trainer.phase.first_phase`.
     """
     existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
     free, there = shutil.disk_usage(existing).free, _bytes_below(folder / "checkpoints")
@@ -198,7 +199,7 @@ def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: 
         return None
     checkpoints = config.members * size * _most_checkpoints(config, dataset, state)
     checkpoints = max(0, checkpoints - there)
-    memory = _memory_file_bytes(config, dataset)
+    memory = memory_bytes(config, dataset).stored
     if free >= checkpoints + memory:
         return None
     sizes = f"the checkpoints take up to {format_bytes(checkpoints)}{' more' if there else ''}"
@@ -211,21 +212,24 @@ def _most_checkpoints(config: ResolvedConfig, dataset: Dataset, state: int) -> i
     """The most checkpoints of a member, whose parameters take `state` bytes, on the disk at a time.
 
     These are the newest that are kept, one that is being written, and the best.
+
+    Raises:
+      InputError: as `count_steps_per_epoch`.
     """
-    points = dataset.train.num_points * (1 + config.item_splits)
-    if (names := label_name_points(config, dataset)) is not None:
-        points += names.num_points
-    steps_per_epoch = math.ceil(points / config.batch_size)
+    steps_per_epoch = count_steps_per_epoch(config, dataset)
     steps = max(1, round(config.epochs * steps_per_epoch))
     saves = save_times(config, steps_per_epoch, state)
     saved, most = math.ceil(steps / saves.every), config.keep_checkpoints + 1
     if saves.within_epoch:
         saved = math.ceil(config.epochs) * math.ceil(steps_per_epoch / saves.within_epoch)
-    of_refit = min(saved, most) if config.refit else 0
     if config.validation_fraction:
         saved += math.ceil(steps / (config.evaluate_every or steps_per_epoch))
         most += 1
-    return min(saved, most) + of_refit
+    number = min(saved, most)
+    if config.refit:  # a second phase, on all points
+        second = dataclasses.replace(config, validation_fraction=0.0, refit=False)
+        number += _most_checkpoints(second, dataset, state)
+    return number
 
 
 def _bytes_below(folder: Path) -> int:
@@ -235,17 +239,6 @@ def _bytes_below(folder: Path) -> int:
         with contextlib.suppress(OSError):  # another process removed it
             total += path.stat().st_size
     return total
-
-
-def _memory_file_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
-    """An upper bound of the bytes of the file of a memory; 0 if none is tried."""
-    points, features, labels = count_memory(config, dataset)
-    # A value and an index of 4 bytes; a point's row number, two row starts, its float16 query, and
-    # its weight.
-    point_bytes = 8 + 2 * 8 + 2 * config.members * config.dim
-    if dataset.train.weights is not None:
-        point_bytes += 4
-    return 8 * (features + labels) + point_bytes * points
 
 
 def _state_size(config: ResolvedConfig, dataset: Dataset) -> int:

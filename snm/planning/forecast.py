@@ -39,7 +39,7 @@ from snm.trainer.start.prepare import Prepared, members_at_once
 from snm.trainer.start.training_points import label_name_points
 from snm.trainer.steps.programs import jitted_steps
 
-__all__ = ["MemoryCounts", "count_memory", "count_parameters", "forecast"]
+__all__ = ["MemoryBytes", "count_parameters", "forecast", "memory_bytes"]
 
 
 def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
@@ -64,7 +64,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     optimizer = _optimizer_bytes(shard)
     read = _bytes_read(dataset)
     validates = phase.held_out is not None  # then each best state is saved
-    neighbours, queries = _memory_bytes(config, dataset)
+    memory = memory_bytes(config, dataset)
     sizes = RunSizes(
         tables=state_bytes(shard) - optimizer,
         optimizer=optimizer,
@@ -85,8 +85,8 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         parallel_members=members_at_once(config, mesh),
         devices=1 if mesh is None else len(mesh.local_devices),
         unsharded_state=state_bytes(whole),
-        memory=neighbours + queries,
-        memory_queries=queries,
+        memory=memory.stored + memory.by_feature,
+        memory_queries=memory.queries,
     )
     host, device = bytes_by_stage(sizes, jax.default_backend() == "cpu")
     return Forecast(host, device, sizes, source.steps_per_epoch), programs
@@ -185,24 +185,24 @@ def _bytes_weighted(source: Source, dataset: Dataset) -> int:
     return features + _csr_bytes(source.labels, shared_with=dataset.train.labels)
 
 
-class MemoryCounts(NamedTuple):
-    """The most that a memory of all training points stores.
+class MemoryBytes(NamedTuple):
+    """An upper bound of the bytes of a memory of all training points.
 
     Attributes:
-      points: the points.
-      features: the entries of their features.
-      labels: the entries of their labels.
+      stored: of its arrays, in its file and on the host.
+      queries: of the queries; part of `stored`.
+      by_feature: of the points by feature, which an open memory has beside them.
     """
 
-    points: int
-    features: int
-    labels: int
+    stored: int
+    queries: int
+    by_feature: int
 
 
-def count_memory(config: ResolvedConfig, dataset: Dataset) -> MemoryCounts:
+def memory_bytes(config: ResolvedConfig, dataset: Dataset) -> MemoryBytes:
     """Counts what a memory stores, before it is known what it keeps; all 0 if none is tried."""
     if config.memory != "on":
-        return MemoryCounts(0, 0, 0)
+        return MemoryBytes(0, 0, 0)
     train, names = dataset.train, label_name_points(config, dataset)
     points, features, labels = train.num_points, train.features.nnz, train.labels.nnz
     if config.seen == "drop":  # all items of a point are its features and its labels
@@ -213,19 +213,13 @@ def count_memory(config: ResolvedConfig, dataset: Dataset) -> MemoryCounts:
         labels += names.labels.nnz
     if config.weighting == "standard":
         features = points * train.num_features
-    return MemoryCounts(points, features, labels)
-
-
-def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
-    """An upper bound of the bytes of a memory of all training points, and of its queries."""
-    points, features, labels = count_memory(config, dataset)
-    if not points:
-        return 0, 0
-    # A value and an index of 4 bytes per entry, with the features by point and by feature; the row
-    # starts of these three matrices; per point, a row number of 8 bytes and a float16 query.
-    starts = 3 * dataset.train.features.indptr.itemsize * (points + 1)
-    entries = 8 * (2 * features + labels)
-    return entries + starts + 8 * points, 2 * config.members * config.dim * points
+    # A value and an index of 4 bytes per entry, and the row starts of a matrix; per point, a row
+    # number of 8 bytes, a float16 query, and a weight if points have weights.
+    starts = train.features.indptr.itemsize * (points + 1)
+    queries = 2 * config.members * config.dim * points
+    weights = 0 if train.weights is None else 4 * points
+    stored = 8 * (features + labels) + 2 * starts + 8 * points + queries + weights
+    return MemoryBytes(stored, queries, 8 * features + starts)
 
 
 def _csr_bytes(matrix: csr_matrix, shared_with: csr_matrix | None = None) -> int:

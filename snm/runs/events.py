@@ -51,16 +51,21 @@ class NonFiniteError(ArithmeticError):
     The parameters are unchanged, with one exception: if only a gradient of the tower or of the
     feature sums is not finite, class rows, biases and the score multiplier are updated already.
 
+    Args:
+      step, found, points: see the attributes.
+      hint: the rest of the message; empty is that of a run.
+
     Attributes:
       step: the step, counted from 0.
-      tensor: the first non-finite tensor, in the order of computation.
+      found: the first non-finite tensor, in the order of computation.
+      tensor: its description.
       points: the batch, as row numbers of the training set, counted from 0; -1 - l is the name of
         label l (`--label-text`).
       culprits: the points for which the tensor is not finite; empty if unknown.
     """
 
     def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
-        self.step, self.tensor = step, found.tensor
+        self.step, self.found, self.tensor = step, found, found.tensor
         self.points, self.culprits = points, [points[i] for i in found.points]
         rows = _describe_points(points)
         if self.culprits:
@@ -73,16 +78,6 @@ class NonFiniteError(ArithmeticError):
                        "it are whole. A lower --learning-rate or --score-scale usually helps; "
                        "--on-nonfinite skip drops such batches")
         )  # fmt: skip
-
-    def for_fit(self) -> NonFiniteError:
-        """The same error for a fit of the estimator, which writes no log and no checkpoints."""
-        found = NonFinite(self.tensor, [self.points.index(point) for point in self.culprits])
-        hint = (
-            "Rows are those of X, without points of weight 0. A model in training is lost, unless "
-            "this was partial_fit. A lower learning_rate or score_scale usually helps; "
-            "settings={'on_nonfinite': 'skip'} drops such batches"
-        )
-        return NonFiniteError(self.step, found, self.points, hint)
 
 
 def _describe_points(points: list[int]) -> str:

@@ -9,12 +9,23 @@ from snm.config.marks import at_least, between
 from snm.memory.memory import MemorySettings
 from snm.prediction.calibration import Calibration
 
-__all__ = ["Adjustment", "Export", "MemoryRecord", "RunOrigin", "RunResult", "StoredMemory"]
+__all__ = [
+    "Adjustment",
+    "Count",
+    "MemoryRecord",
+    "NumLabels",
+    "RunOrigin",
+    "RunResult",
+    "Size",
+]
 
 _MOST = 2**31 - 1  # ids are int32
-_Count = Annotated[int, at_least(0)]
-_Size = Annotated[int, between(1, _MOST)]
-_Labels = Annotated[int, between(2, _MOST)]
+Count = Annotated[int, at_least(0)]
+"""A number of points, steps or bytes, say."""
+Size = Annotated[int, between(1, _MOST)]
+"""A number of features or members."""
+NumLabels = Annotated[int, between(2, _MOST)]
+"""K."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +64,7 @@ class MemoryRecord:
     """
 
     used: bool
-    held_out: _Count
+    held_out: Count
     gain: float
     error: float
     before: tuple[float, ...]
@@ -61,8 +72,8 @@ class MemoryRecord:
     settings: MemorySettings
     adjustment: Adjustment | None
     calibration: Calibration | None
-    points: _Count
-    bytes: _Count
+    points: Count
+    bytes: Count
     seconds: float
     inherited_from: str | None = None
 
@@ -87,8 +98,8 @@ class RunOrigin:
 
     data: str
     sha256: str
-    num_features: _Size
-    num_labels: _Labels
+    num_features: Size
+    num_labels: NumLabels
     warm_start: str | None
     in_memory: bool = False
     grown_from: str | None = None
@@ -96,59 +107,23 @@ class RunOrigin:
     given: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StoredMemory(MemorySettings):
-    """The memory in the manifest of an export.
-
-    Attributes:
-      points: the number of stored points.
-      arrays: the names of its arrays.
-    """
-
-    points: _Count
-    arrays: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Export:
-    """The manifest of an export, as far as opening its model needs it.
-
-    Attributes:
-      num_features: d.
-      num_labels: K.
-      members: the number of members, whose scores are added.
-      rows: the dtype of the stored feature rows and class rows.
-      log_multipliers: the logarithm of the score multiplier of each member.
-      calibration: or None.
-      memory: or None.
-    """
-
-    num_features: _Size
-    num_labels: _Labels
-    members: _Size
-    rows: Literal["float32", "int8"]
-    log_multipliers: tuple[float, ...]
-    calibration: Calibration | None = None
-    memory: StoredMemory | None = None
-
-
 class RunResult(TypedDict):
     """The required keys of `result.json`; it stays a dict, to which each version may add."""
 
     metrics: dict[str, float]
     validation: NotRequired[dict[str, Any]]
-    members: _Size
-    steps: _Count
-    best_step: _Count
-    skipped_steps: _Count
+    members: Size
+    steps: Count
+    best_step: Count
+    skipped_steps: Count
     epochs: float
-    epochs_asked: _Count
+    epochs_asked: Count
     seconds: float
     examples_per_second: float
-    peak_memory_bytes: _Count
+    peak_memory_bytes: Count
     data: dict[str, Any]
     versions: dict[str, Any]
-    points_without_features: NotRequired[_Count]
+    points_without_features: NotRequired[Count]
     without_repeats: NotRequired[dict[str, float]]
     by_label_frequency: NotRequired[tuple[dict[str, float], ...]]
     by_popularity: NotRequired[dict[str, float]]

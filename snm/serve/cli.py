@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from snm.serve.workers import WorkerContext
 
 __all__ = ["Serve"]
+
+Reopened = TypeVar("Reopened")
 
 _LAST_PORT = 65535  # getaddrinfo takes larger ones modulo 65536
 
@@ -99,70 +101,95 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
       InputError: no run, an index of another run, an address that cannot be used, several workers
         of a run, or a missing package.
     """
-    from snm.system.streams import print_note
     from snm.system.terminal import say
 
     with requires_extra("snm serve", "serve"):
         from snm.serve.http.server import listen
-        from snm.serve.reloading import Reload, why_not_opened
-        from snm.serve.workers import supervise
     resolved = _resolve_links(options)
     predictor = _open_model(resolved)
-    listening = listen(options.host, options.port)
-    host, port = listening.getsockname()[:2]
-    displayed_host = f"[{host}]" if ":" in host else host
-    say("compiling")
+    with listen(options.host, options.port) as listening:
+        host, port = listening.getsockname()[:2]
+        displayed_host = f"[{host}]" if ":" in host else host
+        serving = f"serving {options.run} on http://{displayed_host}:{port} (Ctrl-C stops it)"
+        say("compiling")
+        if options.workers > 1:
+            del predictor  # it was opened to report errors; the workers open their own
+            _serve_with_workers(options, resolved, listening, serving, reload_requested)
+            return
 
-    def ready() -> None:
-        say(f"serving {options.run} on http://{displayed_host}:{port} (Ctrl-C stops it)")
+        def reopen() -> Predictor:
+            return _open_model(_resolve_links(options))
+
+        app = _app(options, predictor, _reload(options, reload_requested, reopen))
+        del predictor  # else a replaced model would stay in memory
+        _serve(options, app, listening, lambda: say(serving))
+
+
+def _serve_with_workers(
+    options: Serve,
+    resolved: Serve,
+    listening: socket.socket,
+    serving: str,
+    reload_requested: threading.Event,
+) -> None:
+    """Serves with several workers until SIGINT or SIGTERM.
+
+    Args:
+      options: the command.
+      resolved: the same with links resolved.
+      listening: the socket on which all workers accept connections.
+      serving: to be said when the first one answers.
+      reload_requested: set when the model is to be opened again.
+
+    Raises:
+      InputError: the first worker ended before it answered.
+    """
+    from snm.serve.workers import supervise
+    from snm.system.streams import print_note
+    from snm.system.terminal import say
 
     announced = False
 
-    def worker_ready(count: int) -> None:
+    def on_ready(count: int) -> None:
         nonlocal announced
         if not announced:  # later, all others may have ended
             announced = True
-            ready()
+            say(serving)
         elif count == options.workers:
             say(f"{count} workers answer")
 
-    def worker_ended(number: int, status: int | None) -> None:
+    def on_end(number: int, status: int | None) -> None:
         print_note(f"worker {number} ended with status {status}: another one starts")
 
-    def reloaded() -> None:
-        say(f"serving {options.run}, opened again")
-
-    def reload_failed(error: Exception) -> None:
-        print_note(f"the old model stays, as the new one does not open: {why_not_opened(error)}")
-
-    def reopen() -> Predictor:
-        return _open_model(_resolve_links(options))
-
-    def reopen_and_check() -> Serve:
+    def reopen() -> Serve:
         new = _resolve_links(options)
         _open_model(new)  # in this process first, to report errors
         return new
 
-    with listening:
-        if options.workers == 1:
-            app = _app(
-                options, predictor, Reload(reload_requested, reopen, reloaded, reload_failed)
-            )
-            del predictor  # else a replaced model would stay in memory
-            _serve(options, app, listening, ready)
-            return
-        del predictor  # it was opened to report errors; the workers open their own
-        reload_workers = Reload(reload_requested, reopen_and_check, reloaded, reload_failed)
-        supervise(
-            _run_worker,
-            resolved,
-            options.workers,
-            listening,
-            grace=options.grace,
-            on_ready=worker_ready,
-            on_end=worker_ended,
-            reload=reload_workers,
-        )
+    supervise(
+        _run_worker,
+        resolved,
+        options.workers,
+        listening,
+        grace=options.grace,
+        on_ready=on_ready,
+        on_end=on_end,
+        reload=_reload(options, reload_requested, reopen),
+    )
+
+
+def _reload(
+    options: Serve, requested: threading.Event, reopen: Callable[[], Reopened]
+) -> Reload[Reopened]:
+    """The reload of a service, with `reopen`, which prints whether it worked."""
+    from snm.serve.reloading import Reload, why_not_opened
+    from snm.system.streams import print_note
+    from snm.system.terminal import say
+
+    def failed(error: Exception) -> None:
+        print_note(f"the old model stays, as the new one does not open: {why_not_opened(error)}")
+
+    return Reload(requested, reopen, lambda: say(f"serving {options.run}, opened again"), failed)
 
 
 def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None:

@@ -73,14 +73,13 @@ class CurrentService:
         self._make, self.service = make, make(predictor)
 
     @contextlib.asynccontextmanager
-    async def reloading(self, reload: Reload[Predictor] | None) -> AsyncIterator[None]:
-        """Within it, the model is reloaded whenever that is requested; never if None."""
-        task = None if reload is None else asyncio.create_task(self._watch(reload))
+    async def reloading(self, reload: Reload[Predictor]) -> AsyncIterator[None]:
+        """Within it, the model is reloaded whenever that is requested."""
+        task = asyncio.create_task(self._watch(reload))
         yield
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
     async def _watch(self, reload: Reload[Predictor]) -> None:
         while True:

@@ -67,7 +67,7 @@ def supervise(
     grace: float,
     on_ready: Callable[[int], None],
     on_end: Callable[[int, int | None], None],
-    reload: Reload[Model] | None = None,
+    reload: Reload[Model],
 ) -> None:
     """Serves with several processes until SIGINT or SIGTERM; then finishes open requests.
 
@@ -82,7 +82,7 @@ def supervise(
       on_ready: called when a process is ready for the first time, with the number of ready ones.
       on_end: called with the id and status of a process that died; another one replaces it.
       reload: when and how to reload the model; `open` returns the location of the new one, a new
-        object each time. None is never.
+        object each time.
 
     Raises:
       InputError: a process ended before it was ready, and no other is.
@@ -136,7 +136,7 @@ class _ModelReloader(Generic[Model]):
       model: its location.
     """
 
-    def __init__(self, model: Model, reload: Reload[Model] | None):
+    def __init__(self, model: Model, reload: Reload[Model]):
         self.model, self._reload = model, reload
         self._opening: Future[Model] | None = None
         self._unannounced = False  # whether `on_success` is still to be called
@@ -144,8 +144,6 @@ class _ModelReloader(Generic[Model]):
     def poll(self) -> None:
         """Starts to open a new model if a reload was requested; takes it once it is open."""
         reload = self._reload
-        if reload is None:
-            return
         if self._opening is None and not self._unannounced and reload.requested.is_set():
             reload.requested.clear()  # before it is opened: what is written later is a new request
             self._opening = run_in_background(reload.open)
@@ -159,7 +157,7 @@ class _ModelReloader(Generic[Model]):
 
     def announce(self) -> None:
         """Calls `on_success`, once for each model; all workers serve it now."""
-        if self._unannounced and self._reload is not None:
+        if self._unannounced:
             self._unannounced = False
             with ignore_output_errors():
                 self._reload.on_success()

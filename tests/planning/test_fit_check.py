@@ -13,6 +13,7 @@ from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
 from snm.planning import fit_check
+from snm.planning.forecast import memory_bytes
 
 
 def check_disk(monkeypatch, dataset, folder, free, run_dir=None, **changes):
@@ -49,6 +50,7 @@ def test_a_run_in_a_store_is_named_as_typed(dataset, tmp_path, monkeypatch):
         (dict(epochs=5, members=3), 9),
         (dict(epochs=5, keep_checkpoints=3), 4),
         (dict(epochs=5, validation_fraction=0.3), 4),  # and the best
+        (dict(epochs=2, validation_fraction=0.5), 3),  # four steps of 30 points, and two best
         (dict(epochs=5, validation_fraction=0.3, patience=1, refit=True), 7),
     ],
 )
@@ -86,6 +88,6 @@ def test_the_file_of_a_memory_is_no_larger_than_told(tmp_path, weights):
     save_memory(tmp_path / "memory.npz", memory)
     size, told = (
         (tmp_path / "memory.npz").stat().st_size,
-        fit_check._memory_file_bytes(config, dataset),
+        memory_bytes(config, dataset).stored,
     )
     assert told - 8000 < size < told + 8000

@@ -98,6 +98,8 @@ def test_a_copy_is_counted_where_a_checkpoint_comes_before_the_last(dataset, cha
 
 def test_a_memory_of_neighbours_is_counted_as_it_is_kept(planned):
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
+    train = dataclasses.replace(made.train, weights=np.ones(600, np.float32))
+    made = dataclasses.replace(made, train=train)
     settings = dataclasses.replace(tiny.CONFIG, dim=16, members=2, sampled=40, memory="on")
     found, programs = forecast(made, resolved := resolve(settings, made))
     whole = Memory(
@@ -106,6 +108,7 @@ def test_a_memory_of_neighbours_is_counted_as_it_is_kept(planned):
         np.zeros((600, 2 * settings.dim), np.float16),
         np.arange(600),
         MemorySettings(10, 1.0, 0.5, 1.0),
+        train.weights,
     )
     assert found.sizes.memory == whole.nbytes
     assert planned[0].sizes.memory == 0  # of a run without

@@ -13,6 +13,7 @@ import time
 import httpx
 import pytest
 import tiny
+from serve.small_work import NEVER
 
 import snm
 from snm.data.vectorizer import Vectorizer
@@ -26,7 +27,7 @@ WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 
 @contextlib.contextmanager
-def serving(predictor, hosts=(), reload=None, **limits):
+def serving(predictor, hosts=(), reload=NEVER, **limits):
     """Yields the address and the server."""
     limits = Limits(**limits)
     server = make_server(make_app(predictor, limits, hosts, reload), patience=limits.patience)

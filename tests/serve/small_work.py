@@ -8,6 +8,10 @@ import threading
 import time
 
 from snm.errors import InputError
+from snm.serve.reloading import Reload
+
+NEVER = Reload(threading.Event(), lambda: None, lambda: None, lambda error: None)
+"""No reload: none is requested."""
 
 
 def answer(listening, context):
@@ -94,4 +98,5 @@ def serve_two(port_of):
             grace=1,
             on_ready=lambda count: None,
             on_end=lambda *_: None,
+            reload=NEVER,
         )

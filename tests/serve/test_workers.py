@@ -54,7 +54,7 @@ def wait_until(fits, seconds=60):
         time.sleep(0.02)
 
 
-def supervised(work, count, client, reload=None):
+def supervised(work, count, client, reload=small_work.NEVER):
     """Runs `client(port, events)` beside a service that it ends with SIGTERM."""
     events, failed, over = [], [], threading.Event()
     with listen("127.0.0.1", 0) as listening:
@@ -138,7 +138,8 @@ def test_a_process_that_was_stopped_waits_for_no_thread():
 def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
     monkeypatch.setattr(workers, "_RESTART_DELAY", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
-        supervise(small_work.fail, "a model", 2, listening, grace=1, on_ready=print, on_end=print)
+        supervise(small_work.fail, "a model", 2, listening, grace=1, on_ready=print, on_end=print,
+                  reload=small_work.NEVER)  # fmt: skip
 
     def client(port, events):  # the others go on answering, and it is tried again
         wait_until(lambda: [status for _, status in events].count(2) >= 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from snm.data.repository.registry import entry_like
+
 __all__ = ["FIGURES", "SOURCES", "published_for"]
 
 _NOTE = (
@@ -119,52 +121,30 @@ FIGURES: dict[str, dict[str, dict[str, Figures]]] = {
 Data sets have the names of `snm/data/repository/registry.toml`.
 """
 
-# Short names mean these sets; with other numbers, such as amazoncat-14k, they are other sets.
-_SHORT = {
-    "eurlex": "EURLex-4K",
-    "wiki10": "Wiki10-31K",
-    "amazoncat": "AmazonCat-13K",
-}
-_BEGINNINGS = {
-    "eurlex4k": "EURLex-4K",
-    "wiki1031k": "Wiki10-31K",
-    "amazoncat13k": "AmazonCat-13K",
-    "wikilshtc": "WikiLSHTC-325K",
-    "amazon670k": "Amazon-670K",
-}
-
 
 def published_for(name: str) -> dict[str, Any] | None:
     """The published figures of a data set.
 
     Args:
-      name: name of the data set. Case, punctuation and suffixes are ignored, so a folder
-        `AmazonCat-13K.bow` is found. Short names take no suffix.
+      name: of the data set, as `snm.data.repository.registry.entry_like` reads it.
 
     Returns:
       `source`, a note with the sources; `columns`, the names of the metrics; `rows`, each with
-      `method`, which ends with the number of its source, `metrics` (name -> percent or None) and
-      `published`, True. None if there are no figures.
+      `method`, which ends with the number of its source, and `metrics` (name -> percent or None).
+      None if there are no figures.
 
     Example:
       >>> published_for("amazon-670k")["rows"][0]["metrics"]["P@1"]
       44.68
     """
-    letters = "".join(letter for letter in name.lower() if letter.isalnum())
-    found = _SHORT.get(letters)
-    for beginning, title in _BEGINNINGS.items():
-        if letters.startswith(beginning):
-            found = title
-    if found is None:
+    entry = entry_like(name)
+    figures = FIGURES.get(entry.name) if entry is not None else None
+    if figures is None:
         return None
-    sources = [f"[{i}] {SOURCES[source]}." for i, source in enumerate(FIGURES[found], 1)]
+    sources = [f"[{i}] {SOURCES[source]}." for i, source in enumerate(figures, 1)]
     rows = [
-        {
-            "method": f"{method} [{i}]",
-            "metrics": dict(zip(_COLUMNS, figures, strict=True)),
-            "published": True,
-        }
-        for i, methods in enumerate(FIGURES[found].values(), 1)
-        for method, figures in methods.items()
+        {"method": f"{method} [{i}]", "metrics": dict(zip(_COLUMNS, values, strict=True))}
+        for i, methods in enumerate(figures.values(), 1)
+        for method, values in methods.items()
     ]
     return {"source": " ".join([_NOTE, *sources]), "columns": _COLUMNS, "rows": rows}

@@ -130,6 +130,7 @@ class Reader:
       label_lists: whether it heeds `ReadOptions.label_lists`.
       label_file: whether its labels are in `ReadOptions.label_file`.
       nothing: describes a file without points, for messages.
+      title: what its points are called in messages; empty is the name of the format.
     """
 
     read: Callable[[Path, ReadOptions], Iterator[Row]]
@@ -143,6 +144,7 @@ class Reader:
     label_lists: bool = False
     label_file: bool = False
     nothing: str = "an empty file"
+    title: str = ""
 
 
 def recognize(path: Path, first: str) -> str | None:
@@ -370,6 +372,7 @@ READERS: dict[str, Reader] = {
         suffixes=(".jsonl", ".json"),
         matches=lambda line: line.lstrip().startswith("{") and _LABEL_PREFIX not in line,
         fields=True,
+        title="JSON lines",
     ),
     "csv": Reader(
         _csv,
@@ -378,6 +381,7 @@ READERS: dict[str, Reader] = {
         separated=True,
         label_lists=True,
         nothing="no row after the header",
+        title="CSV",
     ),
     "parquet": Reader(
         functools.partial(_of_records, read_parquet),
@@ -386,14 +390,18 @@ READERS: dict[str, Reader] = {
         suffixes=(".parquet",),
         fields=True,
         nothing="no row",
+        title="a Parquet file",
     ),
-    "raw": Reader(_raw, separated=True, label_file=True),
-    "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),
+    "raw": Reader(_raw, separated=True, label_file=True, title="one text a line"),
+    "fasttext": Reader(
+        _fasttext, matches=lambda line: _LABEL_PREFIX in line, title="fastText lines"
+    ),
     "svmlight": Reader(
         _svmlight,
         suffixes=(".svm", ".svmlight", ".libsvm"),
         matches=lambda line: re.match(r"\S+\s+\d+:\S+", line) is not None,
         entries=True,
+        title="svmlight lines",
     ),
 }
 """The import formats by name, in the order in which `detect` tries them."""

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from snm.errors import InputError
 
-__all__ = ["PROPENSITY", "SIZES", "Entry", "Mirror", "find", "propensity_of", "read_registry"]
+__all__ = [
+    "PROPENSITY",
+    "SIZES",
+    "Entry",
+    "Mirror",
+    "entry_like",
+    "find",
+    "propensity_of",
+    "read_registry",
+]
 
 PROPENSITY = (0.55, 1.5)
 """A and B of the propensity model of Jain et al. (2016) that most data sets have: the Extreme
@@ -119,22 +128,33 @@ def find(name: str) -> Entry:
     raise InputError(name, "no data set of that name", f"for example {names[near[0]].name}")
 
 
-def propensity_of(name: str) -> tuple[float, float] | None:
-    """A and B of the propensity model of the set that data have the name of, or None.
+def entry_like(name: str) -> Entry | None:
+    """The entry that data have the name of, or None.
 
     Args:
       name: of a data set, such as that of its folder. Case and punctuation do not count, and more
         may follow: a folder may be called `Amazon-670K.bow`. An alias must be the whole name.
 
     Example:
-      >>> propensity_of("Amazon-670K.bow"), propensity_of("wikilshtc-325k"), propensity_of("mine")
-      ((0.6, 2.6), (0.5, 0.4), None)
+      >>> [entry and entry.name for entry in map(entry_like, ("amazon_670k.bow", "mine"))]
+      ['Amazon-670K', None]
     """
     for entry in sorted(read_registry(), key=lambda entry: -len(entry.name)):
         aliases = map(str.lower, entry.aliases)
         if _letters(name).startswith(_letters(entry.name)) or name.lower() in aliases:
-            return entry.propensity
+            return entry
     return None
+
+
+def propensity_of(name: str) -> tuple[float, float] | None:
+    """A and B of the propensity model of the set that data have the name of, or None.
+
+    Example:
+      >>> propensity_of("Amazon-670K.bow"), propensity_of("wikilshtc-325k"), propensity_of("mine")
+      ((0.6, 2.6), (0.5, 0.4), None)
+    """
+    entry = entry_like(name)
+    return None if entry is None else entry.propensity
 
 
 def _letters(name: str) -> str:

@@ -25,10 +25,9 @@ from snm.errors import InputError
 from snm.export.arrays import copy_run_files, make_manifest, run_origin, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.hub.card import Card, model_card
-from snm.export.manifest import read_manifest, write_manifest
+from snm.export.manifest import ExportManifest, read_manifest, write_manifest
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.schema import Export
 from snm.system.faults import describe_error
 from snm.system.files import disk
 from snm.system.imports import requires_extra
@@ -45,7 +44,7 @@ _EXPECTED = "what `snm export --to hub` wrote"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _HubExport(Export):
+class _HubManifest(ExportManifest):
     rows: Literal["float32"]
     settings: dict[str, Any]
 
@@ -136,7 +135,7 @@ def open_hub(folder: Path, *, memory: bool = True, verify: bool = True) -> Predi
         _settings(where, manifest),
         functools.partial(_array, folder),
         read_names,
-        ExpectedManifest(_FORMAT, _HubExport, _EXPECTED),
+        ExpectedManifest(_FORMAT, _HubManifest, _EXPECTED),
         memory=memory,
         full_check=True,
     )

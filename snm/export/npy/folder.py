@@ -19,10 +19,9 @@ from snm.data.formats.binary import DAMAGE, damage_error, map_npy
 from snm.errors import InputError
 from snm.export.arrays import FORMAT, write_arrays, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
-from snm.export.manifest import read_manifest
+from snm.export.manifest import ExportManifest, read_manifest
 from snm.export.npy.names import MappedNames, line_starts
 from snm.prediction.predictor import Predictor
-from snm.runs.schema import Export
 from snm.system.files import disk
 
 __all__ = ["is_npy_export", "open_npy", "write_npy"]
@@ -88,7 +87,7 @@ def open_npy(folder: Path, *, memory: bool = True, verify: bool = True) -> Predi
         config,
         functools.partial(_array, folder),
         names,
-        ExpectedManifest(FORMAT, Export, _EXPECTED),
+        ExpectedManifest(FORMAT, ExportManifest, _EXPECTED),
         memory=memory,
         full_check=verify,
     )

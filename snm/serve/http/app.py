@@ -55,10 +55,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def make_app(
-    predictor: Predictor,
-    limits: Limits,
-    hosts: Sequence[str] = (),
-    reload: Reload[Predictor] | None = None,
+    predictor: Predictor, limits: Limits, hosts: Sequence[str], reload: Reload[Predictor]
 ) -> FastAPI:
     """Builds the application, which starts and stops its engine.
 
@@ -66,7 +63,7 @@ def make_app(
       predictor: the model, with or without an index.
       limits: of the requests.
       hosts: allowed names in the Host header, beside `localhost` and IP addresses; `*` allows all.
-      reload: when and how to reload the model; None is never.
+      reload: when and how to reload the model.
     """
     metrics = Metrics()
     current = CurrentService(predictor, lambda model: PredictionService(model, limits, metrics))

@@ -17,6 +17,7 @@ import httpx
 import pytest
 from command_line import call, refused
 from serve.served import get, post, serving, started
+from serve.small_work import NEVER
 
 from snm.errors import InputError
 from snm.serve.engine import Engine
@@ -286,7 +287,7 @@ def test_the_end_of_the_command(served):
             signal.raise_signal(signal.SIGTERM)
 
     statuses = []
-    server = servers.make_server(make_app(served, Limits()), patience=30, ready=ready)
+    server = servers.make_server(make_app(served, Limits(), (), NEVER), patience=30, ready=ready)
     with servers.listen("127.0.0.1", 0) as listening:
         servers.run(server, listening)
     said[0].join()
