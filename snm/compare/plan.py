@@ -14,6 +14,7 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.machine.cores import num_cores
 from snm.machine.versions import environment_record
+from snm.system.files.atomic import partial_path
 from snm.system.files.locks import LOCK
 
 __all__ = ["PLAN", "check_same_plan", "describe"]
@@ -33,7 +34,7 @@ def check_same_plan(out: Path, plan: dict[str, Any]) -> None:
     path = out / PLAN
     if not path.exists():
         # A command that was killed while it wrote the plan leaves a partial file.
-        own_files = (LOCK, path.with_suffix(".partial").name)
+        own_files = (LOCK, partial_path(path).name)
         others = [p.name for p in out.iterdir() if p.name not in own_files]
         if others:
             found = f"{others[0]} in a folder that is no comparison"

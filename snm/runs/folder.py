@@ -39,7 +39,7 @@ from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import Kind, as_json, parse_json
 from snm.system.faults import describe_error, read_error
-from snm.system.files.atomic import make_folder, write_atomic
+from snm.system.files.atomic import make_folder, partial_path, write_atomic
 from snm.system.files.checksums import fingerprint
 from snm.system.files.locks import LOCK
 
@@ -220,12 +220,14 @@ class RunFolder:
 
     def _is_incomplete(self) -> bool:
         """Whether the folder is empty, or `write` was interrupted in it."""
-        files = (self.config, self.origin, self.names, self.fitted_weighting, self.vectorizer)
-        stems = {path.stem for path in (*files, manifest_path(self.path))}
-        return self.path.is_dir() and all(
-            path.stem in stems or path.name == LOCK or is_marker(path)
-            for path in self.path.iterdir()
+        if not self.path.is_dir():
+            return False
+        found = {path.name for path in self.path.iterdir() if not is_marker(path)} - {LOCK}
+        first = _names_while_written(manifest_path(self.path), self.origin)
+        later = _names_while_written(
+            self.fitted_weighting, self.names, self.vectorizer, self.config
         )
+        return not found or (bool(found & first) and found <= first | later)
 
     def write(self, config: ResolvedConfig, origin: RunOrigin, weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
@@ -307,6 +309,11 @@ class RunFolder:
             same = f"the run's own settings (`--config {self.config}`)"
             expected = f"{now!r}: choose another --run-dir, or {same}"
             raise InputError(str(self.path), found, expected)
+
+
+def _names_while_written(*paths: Path) -> set[str]:
+    """The names of files, and of the temporary files of `write_atomic` for them."""
+    return {name for path in paths for name in (path.name, partial_path(path).name)}
 
 
 def read_json(path: Path) -> Any:

@@ -87,6 +87,21 @@ def test_a_folder_only_begun_is_taken_over(data, whole, tmp_path):
     assert same(arrays(whole[0]), arrays(tmp_path / "run"))
 
 
+@pytest.mark.parametrize(
+    "names", [("labels.txt", "labels.csv"), ("labels.txt",), ("run.json", "config.yaml", "run.py")]
+)
+def test_a_folder_with_files_of_the_user_is_not_taken_over(data, tmp_path, names):
+    """Not even if they are named as those of a run are."""
+    (tmp_path / "run").mkdir()
+    for name in names:
+        (tmp_path / "run" / name).write_text("mine")
+    with pytest.raises(InputError, match="something that is no run"):
+        snm.train(data, tiny.CONFIG, tmp_path / "run")
+    assert {path.name: path.read_text() for path in (tmp_path / "run").iterdir()} == (
+        dict.fromkeys(names, "mine")
+    )
+
+
 def test_the_seed_is_all_that_differs(data, whole, tmp_path):
     run, result = whole
     assert snm.train(data, tiny.CONFIG, tmp_path / "same")["metrics"] == result["metrics"]

@@ -26,6 +26,7 @@ __all__ = [
     "file_lock",
     "lacks_final_newline",
     "make_folder",
+    "partial_path",
     "sync_names",
     "sync_tree",
     "write_atomic",
@@ -55,13 +56,17 @@ def sync_names(*folders: Path) -> None:
             disk.sync(folder)
 
 
+def partial_path(path: Path) -> Path:
+    """The temporary file of `write_atomic`: NAME.partial without the suffix of the name."""
+    return path.with_suffix(".partial")
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Writes a file atomically; a text as UTF-8 with unchanged line ends.
 
-    One process writes to a name at a time: the temporary file, NAME.partial without the suffix of
-    the name, has no lock.
+    One process writes to a name at a time: the temporary file, `partial_path`, has no lock.
     """
-    partial = path.with_suffix(".partial")
+    partial = partial_path(path)
     try:
         disk.write(partial, content.encode() if isinstance(content, str) else content)
         disk.sync(partial)
