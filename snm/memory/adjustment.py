@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.formats.binary import DAMAGE, damage_error, headers_unwarned
+from snm.data.formats.binary import DAMAGE, damage_error, map_npy
 from snm.errors import InputError
 from snm.system.files.atomic import atomic_file
 
@@ -53,11 +53,10 @@ def load_shifts(path: Path, *, num_labels: int) -> NDArray[np.float32]:
     """
     expected = f"{num_labels} finite numbers that `snm train` wrote"
     try:
-        with headers_unwarned():
-            shifts = np.load(path, allow_pickle=False)
+        shifts = np.array(map_npy(path))
     except DAMAGE as error:
         raise damage_error(path, error, "damaged", expected) from error
-    if not isinstance(shifts, np.ndarray) or shifts.dtype != np.float32:
+    if shifts.dtype != np.float32:
         raise InputError(str(path), "other content", expected)
     if shifts.shape != (num_labels,) or not np.isfinite(shifts).all():
         raise InputError(str(path), f"an array {list(shifts.shape)}", expected)

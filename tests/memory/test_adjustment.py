@@ -1,5 +1,7 @@
 """Logit adjustment: the choice of its strength by brute force, and its file."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -93,6 +95,19 @@ def test_other_content_is_one_line(tmp_path, content):
     np.save(path, content, allow_pickle=True)
     with pytest.raises(InputError, match=r"adjustment\.npy: found .*, expected 3 finite numbers"):
         load_shifts(path, num_labels=3)
+
+
+def test_a_damaged_header_allocates_nothing(tmp_path):
+    """One that declares a header of 4 GB, in a file of 62 bytes."""
+    path = tmp_path / "adjustment.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + (4_000_000_000).to_bytes(4, "little") + b"x" * 50)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"adjustment\.npy: found damaged"):
+            load_shifts(path, num_labels=3)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_missing_file_is_one_line(tmp_path):

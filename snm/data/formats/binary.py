@@ -26,7 +26,6 @@ from snm.system.faults import describe_error, read_error
 __all__ = [
     "DAMAGE",
     "damage_error",
-    "headers_unwarned",
     "iter_npy",
     "map_npy",
     "read_arrays",
@@ -62,7 +61,7 @@ def damage_error(path: str | Path, error: Exception, found: str, expected: str) 
 
 
 @contextmanager
-def headers_unwarned() -> Iterator[None]:
+def _headers_unwarned() -> Iterator[None]:
     """Within it, NumPy takes a damaged header for one of Python 2 without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -76,7 +75,7 @@ def map_npy(path: Path) -> NDArray[Any]:
       One of `DAMAGE`: no such file, no array, or one that ends early.
     """
     _refuse_long_header(path)
-    with headers_unwarned():
+    with _headers_unwarned():
         return np.lib.format.open_memmap(path, mode="r")
 
 
@@ -87,7 +86,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
       One of `DAMAGE`: no such file, damage, or a member that is no array.
     """
     # Open the file here, because np.load does not close a damaged archive.
-    with headers_unwarned(), path.open("rb") as file, np.load(file, allow_pickle=False) as members:
+    with _headers_unwarned(), path.open("rb") as file, np.load(file, allow_pickle=False) as members:
         arrays = {name: members[name] for name in members.files}
     if not all(isinstance(array, np.ndarray) for array in arrays.values()):
         raise TypeError("a member that is no array")  # NumPy returns its bytes
@@ -166,7 +165,7 @@ def _read_member(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) ->
     if f"{name}.npy" not in archive.namelist():
         raise InputError(str(path), f"no member {name}", "a SciPy CSR matrix; a dense one is .npy")
     try:
-        with headers_unwarned(), archive.open(f"{name}.npy") as stream:
+        with _headers_unwarned(), archive.open(f"{name}.npy") as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)
             has_more = stream.read(1) != b""  # zipfile compares the CRC at the end
     except DAMAGE as error:
