@@ -220,7 +220,7 @@ def _check(command: Compare) -> None:
     from snm.system.files.cache_folder import cache_folder
     from snm.system.terminal import say
 
-    cache_folder("default")  # or each training would fail
+    cache_folder()  # or each training would fail
     for flag, value in (
         ("--seeds", command.seeds),
         ("--jobs", command.jobs),

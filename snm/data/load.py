@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from scipy.sparse import csr_matrix
 
@@ -42,7 +41,7 @@ SYNTHETIC = "synthetic"
 def load(
     source: str | Path,
     *,
-    cache: Path | Literal["default"] | None = "default",
+    cache: str | Path | None = "default",
     mapped: bool | None = None,
 ) -> Dataset:
     """Loads a data set.
@@ -73,9 +72,9 @@ def load(
         parsed in bounded memory. It needs a writable cache.
 
     Raises:
-      InputError: `source` is not a path, there is no such folder or no training file, train and
-        test have different widths, a file is damaged, or the cache cannot hold the data to
-        be mapped.
+      InputError: `source` or `cache` is not a path, there is no such folder or no training file,
+        train and test have different widths, a file is damaged, or the cache cannot hold the data
+        to be mapped.
       StoreError: an object store cannot be read.
     """
     _check_is_path(source)
@@ -85,7 +84,7 @@ def load(
         return default()
     files = _find_data_files(source)
     key = _hash_files(files.all)
-    place = cache_folder(cache)
+    place = None if cache is None else cache_folder(None if cache == "default" else cache)
     if place is None:
         if mapped:
             raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
@@ -193,7 +192,7 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
       InputError: as `load`.
     """
     files = _find_data_files(source)
-    place = cache_folder("default")
+    place = cache_folder()
     if place is None:
         return None
     parts = binary_cache.read(place, key, mapped=True, is_mine=is_mine)
@@ -304,7 +303,7 @@ def fetched(source: str | Path) -> Path | None:
     check_reachable(Path(source))
     if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
-    cache = cache_folder("default")
+    cache = cache_folder()
     if cache is None:
         return None
     sets = cache / "datasets"

@@ -78,7 +78,7 @@ def _load_together(source: str | Path) -> Dataset:
         return load(source)
     place = None
     with contextlib.suppress(InputError):  # `load_mapped` raises it
-        place = cache_folder("default")
+        place = cache_folder()
     verified_here = is_mine if have_same_folder(place) else lambda _: True
     for attempt in range(2):
         if attempt and is_first_process():

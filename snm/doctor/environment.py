@@ -109,7 +109,7 @@ def gpus() -> list[str]:
 
 def _cache() -> Iterator[Finding]:
     try:
-        place = cache_folder("default")
+        place = cache_folder()
     except InputError as error:
         yield Finding("error", "cache", f"{error.where}: {error.found}", error.expected)
         return

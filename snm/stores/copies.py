@@ -42,7 +42,7 @@ def address_cache_folder(address: Address, kind: str) -> Path:
     Raises:
       InputError: there is no cache folder.
     """
-    cache = cache_folder("default")
+    cache = cache_folder()
     if cache is None:
         raise InputError(str(address), "no cache folder to copy it to", "SNM_CACHE to name one")
     return cache / kind / address.key

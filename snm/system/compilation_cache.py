@@ -30,7 +30,7 @@ def enable_compilation_cache() -> None:
     Raises:
       InputError: as `cache_folder`.
     """
-    place = os.environ.get("JAX_COMPILATION_CACHE_DIR", "").rstrip("/") or cache_folder("default")
+    place = os.environ.get("JAX_COMPILATION_CACHE_DIR", "").rstrip("/") or cache_folder()
     if place is not None:
         # JAX writes a program in place. Another process may read an incomplete file, and compiles
         # the program again.

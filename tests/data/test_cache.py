@@ -8,6 +8,7 @@ import pytest
 from data.toy_folders import TEST, check, one_file
 
 from snm.data.load import load
+from snm.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,16 @@ def test_location_of_the_cache(tmp_path, monkeypatch):
     load(folder)
     for place in ("given", "xdg/snm", "home/.cache/snm"):
         assert len(entries(tmp_path / place)) == 1
+
+
+def test_the_folder_may_be_a_string(tmp_path):
+    folder = one_file(tmp_path / "toy")
+    load(folder, cache=str(tmp_path / "given"), mapped=True)
+    assert len(entries(tmp_path / "given")) == 1
+    with pytest.raises(InputError, match="cache: found an address, expected a folder of this"):
+        load(folder, cache="gs://bucket/cache")
+    with pytest.raises(InputError, match="cache: found a value of type bool, expected a folder"):
+        load(folder, cache=False)
 
 
 def damage_cut(entry):

@@ -40,7 +40,7 @@ def dataset_folder(entry: Entry) -> Path:
     Raises:
       InputError: caching is disabled.
     """
-    cache = cache_folder("default")
+    cache = cache_folder()
     if cache is None:
         raise InputError("SNM_CACHE", "no cache folder", "a cache folder, or --out DIR")
     return cache / "datasets" / entry.name

@@ -10,7 +10,6 @@ import contextlib
 import os
 import stat
 from pathlib import Path
-from typing import Literal
 
 from snm.errors import InputError
 
@@ -19,22 +18,21 @@ __all__ = ["cache_folder"]
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def cache_folder(cache: Path | Literal["default"] | None) -> Path | None:
-    """The cache folder: `cache` itself, or for `default` the user's folder.
+def cache_folder(chosen: str | Path | None = None) -> Path | None:
+    """The cache folder: the one that was chosen, or else the user's.
 
-    The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None. It is
-    created for its owner alone if it can be; it need not exist afterwards.
+    The user's is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None. The
+    folder is created for its owner alone if it can be; it need not exist afterwards.
 
     Raises:
-      InputError: `$SNM_CACHE` is an address, or another user owns the folder, or may write to it.
-        The folder `snm` of the user's cache is closed to others instead, where it is the user's
-        own.
+      InputError: it is an address, or another user owns the folder, or may write to it. The folder
+        `snm` of the user's cache is closed to others instead, where it is the user's own.
     """
-    place = cache
-    is_default = False
-    if cache == "default":
-        place, is_default = _default()
-    if not isinstance(place, Path):
+    if chosen is None:
+        place, is_default = _users()
+    else:
+        place, is_default = _local("cache", chosen), False
+    if place is None:
         return None
     with contextlib.suppress(OSError):  # then nothing is cached
         if not place.exists():
@@ -44,18 +42,29 @@ def cache_folder(cache: Path | Literal["default"] | None) -> Path | None:
     return place
 
 
-def _default() -> tuple[Path | None, bool]:
-    """The default folder, and whether this program chose its name rather than the user."""
+def _users() -> tuple[Path | None, bool]:
+    """The user's folder, and whether this program chose its name rather than the user."""
     if place := os.environ.get("SNM_CACHE"):
-        if "://" in place:  # not in the message, for it may have a password
-            raise InputError("SNM_CACHE", "an address", "a folder of this machine")
-        return Path(place), False
+        return _local("SNM_CACHE", place), False
     if place := os.environ.get("XDG_CACHE_HOME"):
         return Path(place) / "snm", True
     try:
         return Path.home() / ".cache" / "snm", True
     except RuntimeError:  # the account has no home folder
         return None, True
+
+
+def _local(where: str, place: str | Path) -> Path:
+    """The path of a folder; rejects an address and what is no path.
+
+    Raises:
+      InputError: see `cache_folder`.
+    """
+    if not isinstance(place, (str, os.PathLike)):
+        raise InputError(where, f"a value of type {type(place).__name__}", "a folder")
+    if "://" in str(place):  # not in the message, for it may have a password
+        raise InputError(where, "an address", "a folder of this machine")
+    return Path(place)
 
 
 def _check_private(place: Path, is_default: bool) -> None:

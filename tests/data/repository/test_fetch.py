@@ -306,7 +306,7 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(registry, "read_registry", lambda: entries)
     call("data", "fetch", "tiny-20")
     shown = capsys.readouterr().out
-    place = cache_folder("default") / "datasets" / "Tiny-20"
+    place = cache_folder() / "datasets" / "Tiny-20"
     assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
     call("data", "fetch", "Tiny-20")
     assert "is already in" in capsys.readouterr().out

@@ -31,12 +31,11 @@ def test_it_is_made_for_its_owner_alone(tmp_path, monkeypatch, open_mask):
             assert cache_folder(place) == place
         else:
             monkeypatch.setenv(name, str(place))
-            found = cache_folder("default")
+            found = cache_folder()
             monkeypatch.delenv(name)
             assert found == place / ("snm" if name == "XDG_CACHE_HOME" else "")
             place = found
         assert mode(place) == 0o700
-    assert cache_folder(None) is None
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o722, 0o1777])
@@ -63,7 +62,7 @@ def test_our_own_default_is_closed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "snm").mkdir()
     (tmp_path / "snm").chmod(0o775)
-    assert cache_folder("default") == tmp_path / "snm" and mode(tmp_path / "snm") == 0o700
+    assert cache_folder() == tmp_path / "snm" and mode(tmp_path / "snm") == 0o700
 
 
 def test_that_of_another_user_is_refused(tmp_path, monkeypatch):
