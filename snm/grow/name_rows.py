@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import csr_of_ones, row_starts
+from snm.data.weighting import inverse_frequency
 from snm.memory.neighbors import unit_rows
 
 __all__ = ["names_predict_rows", "predict_rows_from_names"]
@@ -50,7 +51,7 @@ def predict_rows_from_names(
             ids.setdefault(ngram, len(ids))
     old_vectors, new_vectors = _counts(names, ids), _counts(new, ids)
     present = np.bincount(old_vectors.indices, minlength=len(ids))
-    weight = np.log((1 + len(names)) / (1 + present)) + 1
+    weight = inverse_frequency(len(names), present)
     old_vectors, new_vectors = (
         unit_rows(counts.multiply(weight).tocsr()) for counts in (old_vectors, new_vectors)
     )
