@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.data.csr import count_ids, csr_of_ones, with_ones
+from snm.data.mapped import select_rows
 from snm.data.matrices import to_csr
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
@@ -27,6 +28,7 @@ __all__ = [
     "hash_matrices",
     "name_to_text",
     "points_from_names",
+    "weights_or_ones",
 ]
 
 _HEAVY = 20  # a weight above this multiple of the mean is reported
@@ -40,7 +42,8 @@ class Points:
       features: float32 CSR [n, d] with sorted ids; an array [n, d], or another form of SciPy, is
         converted to it.
       labels: float32 CSR [n, K] of ones, converted likewise; unsorted ids are sorted.
-      filter: int64 [pairs, 2], (row, label) pairs that evaluation ignores, or None.
+      filter: int64 [pairs, 2], (row, label) pairs that evaluation ignores, or None; it and the
+        weights may also be lists.
       weights: float32 [n], at least 0: the loss of a training point is multiplied by its weight /
         `mean_weight`; None is 1 for all.
       label_weights: float32 [K], above 0: the loss of a label of a training point is also
@@ -50,8 +53,8 @@ class Points:
 
     Raises:
       InputError: features or labels are not matrices of numbers; features, labels and weights have
-        different numbers of rows; a pair of the filter is out of range; or a weight is negative or
-        not finite, or a label weight is 0.
+        different numbers of rows; the filter has no pairs of integers, or one out of range; or a
+        weight is no number, negative or not finite, or a label weight is 0.
     """
 
     features: csr_matrix
@@ -69,6 +72,12 @@ class Points:
             raise InputError("points", found, "equal numbers of rows")
         if not self.labels.has_sorted_indices:  # for example the result of a matrix product
             object.__setattr__(self, "labels", self.labels.sorted_indices())
+        _convert(self, "filter", np.int64, "filter", "pairs of a row and a label, integers")
+        for name, what in (("weights", "point"), ("label_weights", "label")):
+            _convert(self, name, np.float32, f"weights of {what}s", f"one weight a {what}")
+        if self.filter is not None and self.filter.shape[1:] != (2,):
+            found = f"shape {self.filter.shape}"
+            raise InputError("filter", found, "pairs of a row and a label, [pairs, 2]")
         if self.filter is not None and len(self.filter):
             low, high = self.filter.min(axis=0), self.filter.max(axis=0)
             if (low < 0).any() or (high >= self.labels.shape).any():
@@ -118,7 +127,10 @@ class Points:
         return self.features.nnz / max(1, self.num_points)
 
     def take(self, rows: NDArray[np.int64]) -> Points:
-        """Selects the points `rows` (int64 [m], distinct) in that order, and renumbers filters."""
+        """Selects the points `rows` (int64 [m], distinct) in that order, and renumbers filters.
+
+        Of mapped data, the result is mapped too.
+        """
         pairs = self.filter
         if pairs is not None:
             new_row = np.full(self.num_points, -1, np.int64)
@@ -128,8 +140,8 @@ class Points:
         weights = None if self.weights is None else self.weights[rows]
         return replace(
             self,
-            features=self.features[rows],
-            labels=self.labels[rows],
+            features=select_rows(self.features, rows),
+            labels=select_rows(self.labels, rows),
             filter=pairs,
             weights=weights,
         )
@@ -140,7 +152,8 @@ class Points:
             return self
         weights = None
         if self.weights is not None or others.weights is not None:
-            weights = np.concatenate([_point_weights(self), _point_weights(others)])
+            both = (weights_or_ones(p.weights, p.num_points) for p in (self, others))
+            weights = np.concatenate(list(both))
         return replace(
             self,
             features=csr_matrix(vstack([self.features, others.features], "csr")),
@@ -208,9 +221,31 @@ def name_to_text(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _point_weights(points: Points) -> NDArray[np.float32]:
-    """The weight of each point."""
-    return np.ones(points.num_points, np.float32) if points.weights is None else points.weights
+def weights_or_ones(weights: NDArray[np.float32] | None, count: int) -> NDArray[np.float32]:
+    """The weights (float32 [count]) of points, where None stands for 1 each."""
+    return np.ones(count, np.float32) if weights is None else weights
+
+
+def _convert(points: Points, name: str, dtype: type[np.number], where: str, expected: str) -> None:
+    """Makes an attribute an array of a dtype, as lists and other arrays have the same values.
+
+    Raises:
+      InputError: it is no array of integers or, for floats, of real numbers.
+    """
+    value = getattr(points, name)
+    if value is None or (isinstance(value, np.ndarray) and value.dtype == dtype and value.size):
+        return
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of different lengths
+        raise InputError(where, "lists of different lengths", expected) from error
+    if not array.size:
+        array = np.empty((0, 2) if name == "filter" else 0)
+    elif array.dtype.kind not in ("iu" if dtype is np.int64 else "biuf"):
+        found = f"an array of {array.dtype}" if array.ndim else f"a {type(value).__name__}"
+        raise InputError(where, found, expected)
+    with np.errstate(over="ignore"):  # infinite weights are refused below
+        object.__setattr__(points, name, array.astype(dtype))
 
 
 def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:

@@ -51,7 +51,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     if test is not None:
         in_test = np.bincount(test.labels.indices, minlength=train.num_labels) > 0
         only_in_test = int(np.count_nonzero(not_in_train & in_test))
-        duplicates = int(np.count_nonzero(duplicate_test_rows(test, train)))
+        duplicates = int(np.count_nonzero(duplicate_test_rows(test.features, train.features)))
     test_points = 0 if test is None else test.num_points
     return {
         "name": dataset.name,
@@ -119,21 +119,24 @@ def _empty_rows(part: str, points: Points | None) -> dict[str, int]:
     return {f"{part}_without_{what}": count for what, count in counts.items()}
 
 
-def duplicate_test_rows(test: Points, train: Points) -> NDArray[np.bool_]:
+def duplicate_test_rows(test: csr_matrix, train: csr_matrix) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of some training row.
 
     Rows are compared by the bytes of their sorted ids and values. A Python set compares the full
     bytes, so hash collisions do not matter. Stored zeros count as absent. A row without features
     is not a duplicate.
 
+    Args:
+      test: CSR [n_test, d], the features of the test points.
+      train: CSR [n, d], those of the training points.
+
     Returns:
       bool [n_test].
     """
-    test_keys = _row_keys(test.features)
+    test_keys = _row_keys(test)
     candidates, seen = set(test_keys) - {b""}, set[bytes]()
-    features = train.features
-    for first, last in row_blocks(features.indptr, _ENTRIES):
-        seen |= candidates.intersection(_row_keys(features[first:last]))
+    for first, last in row_blocks(train.indptr, _ENTRIES):
+        seen |= candidates.intersection(_row_keys(train[first:last]))
     return np.array([key in seen for key in test_keys], bool)
 
 

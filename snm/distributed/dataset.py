@@ -230,7 +230,7 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
 def duplicate_test_rows_together(test: Points, train: Points) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of a training row, bool [n_test]."""
     if not has_several_processes():
-        return duplicate_test_rows(test, train)
+        return duplicate_test_rows(test.features, train.features)
     part = _row_range(train.num_points)
-    is_duplicate = duplicate_test_rows(test, train.take(np.arange(part.start, part.stop)))
+    is_duplicate = duplicate_test_rows(test.features, train.features[part])
     return sum_over_processes(is_duplicate.astype(np.int64)) > 0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
+from snm.data.dataset import weights_or_ones
 from snm.memory.memory import Memory
 
 __all__ = ["merge_memories"]
@@ -33,7 +34,8 @@ def merge_memories(old: Memory, new: Memory) -> Memory:
         queries = np.concatenate([old.queries[kept], new.queries])
     weights: NDArray[np.float32] | None = None
     if old.weights is not None or new.weights is not None:
-        weights = np.concatenate([_weights(old)[kept], _weights(new)])
+        of_old, of_new = (weights_or_ones(m.weights, len(m.rows)) for m in (old, new))
+        weights = np.concatenate([of_old[kept], of_new])
     return Memory(
         csr_matrix(vstack([old.features[kept], new.features])),
         csr_matrix(vstack([labels, new.labels])),
@@ -67,11 +69,6 @@ def _kept_points(old: Memory, new: Memory) -> NDArray[np.bool_]:
             counts[superset] -= 1
             kept[row] = False
     return kept
-
-
-def _weights(memory: Memory) -> NDArray[np.float32]:
-    """The weight of each point."""
-    return np.ones(len(memory.rows), np.float32) if memory.weights is None else memory.weights
 
 
 def _entries(features: csr_matrix) -> Iterator[bytes]:

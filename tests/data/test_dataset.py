@@ -65,6 +65,40 @@ def test_a_pair_of_the_filter_that_is_out_of_range():
         assert Points(features, labels, pairs).take(np.array([1])).num_points == 1
 
 
+def test_a_filter_and_weights_may_be_lists():
+    features, labels = sparse.eye(3, format="csr"), sparse.eye(3, format="csr")
+    points = Points(features, labels, [(0, 1)], [1, 0, 2.5], [1, 1, 2])
+    assert points.filter.dtype == np.int64 and points.filter.tolist() == [[0, 1]]
+    assert points.weights.dtype == points.label_weights.dtype == np.float32
+    assert points.weights.tolist() == [1, 0, 2.5] and points.label_weights.tolist() == [1, 1, 2]
+    assert points.take(np.array([2, 0])).filter.tolist() == [[1, 1]]
+    for none in ([], np.empty(0, np.int64), np.empty((0, 2))):
+        assert Points(features, labels, none).filter.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"filter": [(0.5, 1)]}, "filter: found an array of float64, expected pairs of a row and"),
+        (
+            {"filter": [0, 1]},
+            r"filter: found shape \(2,\), expected pairs of a row and a label, \[",
+        ),
+        ({"filter": [(0, 1), (2,)]}, "filter: found lists of different lengths, expected pairs"),
+        ({"filter": [(0, -1)]}, "filter: found rows 0 to 0, labels -1 to -1, expected below 3"),
+        ({"weights": "heavy"}, "weights of points: found a str, expected one weight a point"),
+        ({"weights": [1, "2", 3]}, "weights of points: found an array of <U.*, expected one"),
+        ({"weights": [1, 1e300, 1]}, "weights of points: found inf of point 1, expected a finite"),
+        ({"label_weights": [1, None, 1]}, "weights of labels: found an array of object, expected"),
+        ({"label_weights": [1, 2]}, r"weights of labels: found shape \(2,\) for 3 labels"),
+    ],
+)
+def test_what_is_no_filter_or_weight(more, said):
+    features, labels = sparse.eye(3, format="csr"), sparse.eye(3, format="csr")
+    with pytest.raises(InputError, match=f"^{said}"):
+        Points(features, labels, **more)
+
+
 def test_no_point_has_no_feature():
     assert Points(sparse.csr_matrix((0, 5)), sparse.csr_matrix((0, 4))).features_per_point == 0
 

@@ -164,6 +164,21 @@ def test_rows_of(folder, tmp_path, monkeypatch):
     assert empty.shape == (0,) and not is_mapped(empty)
 
 
+def test_parts_of_mapped_data_are_mapped(folder, tmp_path):
+    whole, mapped = load(folder, cache=None), load(folder, cache=tmp_path / "c", mapped=True)
+    for one, other in (
+        (whole.train.take(np.arange(9)), mapped.train.take(np.arange(9))),
+        *zip(
+            (whole.split(0.3, 1).train, whole.split(0.3, 1).test),
+            (mapped.split(0.3, 1).train, mapped.split(0.3, 1).test),
+            strict=True,
+        ),
+    ):
+        for name in ("features", "labels"):
+            assert is_mapped(getattr(other, name).data) and is_mapped(getattr(other, name).indices)
+            same(getattr(one, name), getattr(other, name))
+
+
 def test_no_memory_of_neighbours_of_mapped_data(tmp_path):
     folder = tiny.neighbour_data(tmp_path / "data")
     whole = load(folder, cache=None)

@@ -87,7 +87,7 @@ def test_stored_zeros_are_absent_in_duplicates():
     label = sparse.csr_matrix(np.ones((1, 1), np.float32))
     for train, test in ((stored, plain), (plain, stored)):
         data = Dataset("toy", Points(train, label), Points(test, label), None, "")
-        assert duplicate_test_rows(data.test, data.train).tolist() == [True]
+        assert duplicate_test_rows(data.test.features, data.train.features).tolist() == [True]
         assert stored.nnz == 2
 
 
@@ -100,7 +100,7 @@ def test_duplicates_against_a_brute_force(monkeypatch, blocks):
     data = Dataset("toy", points(train, labels), points(test, labels), None, "")
     expected = [row.any() and any((row == other).all() for other in train) for row in test]
     assert 0 < sum(expected) < 40
-    assert duplicate_test_rows(data.test, data.train).tolist() == expected
+    assert duplicate_test_rows(data.test.features, data.train.features).tolist() == expected
 
 
 def test_real_statistics():
