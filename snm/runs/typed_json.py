@@ -65,7 +65,7 @@ def parse_json(kind: type[Kind], value: Any, where: str) -> Kind:
 def as_json(record: Any) -> dict[str, Any]:
     """The inverse of `parse_json`. Fields with their default value are left out.
 
-    Nested dataclasses keep all of their fields.
+    Those with a default factory are not. Nested dataclasses keep all of their fields.
     """
     values = json.loads(json.dumps(dataclasses.asdict(record)))  # lists for tuples
     return {
@@ -108,7 +108,7 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _parse_value(kind: Any, value: Any, where: str, otherwise: str = "") -> Any:
     origin, of = get_origin(kind) or kind, get_args(kind)
-    if origin in (Union, types.UnionType):  # only `X | None` occurs
+    if origin in (Union, types.UnionType):  # `X | None`: what else is there is only a default
         return None if value is None else _parse_value(of[0], value, where, " or null")
     if origin is Annotated:
         found = _parse_value(of[0], value, where, otherwise)
