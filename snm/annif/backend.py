@@ -26,6 +26,7 @@ from annif.exception import (
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
 from annif.util import atomic_save
 from scipy.sparse import csr_matrix, vstack
+from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from snm.config.settings import Config, parse_config
@@ -148,9 +149,10 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             return SuggestionBatch.from_sequence([[]] * len(documents), self.project.subjects)
         with self._as_annif_errors():
             labels, scores = predictor.predict(counts, limit)
-        probabilities = 1 / (1 + np.exp(-scores.astype(np.float64)))
         if predictor.calibration is not None:
             probabilities = predictor.probabilities(scores).astype(np.float64)
+        else:
+            probabilities = expit(scores.astype(np.float64))
         # Texts without a known word would all get the same suggestions.
         has_words = np.diff(counts.indptr) > 0
         return SuggestionBatch.from_sequence(
