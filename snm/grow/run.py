@@ -42,7 +42,8 @@ def write_grown(
       old: the finished run.
       new: the folder to write to.
       predictor: the model of the old run, with its memory.
-      names: the names of all labels, the old ones first.
+      names: the names of all labels, the old ones first. If the old run has no names, and there is
+        no new label, the new run has none either.
       dataset: data with all labels, or None.
       source: the path or name of the data; None for data in memory.
 
@@ -68,7 +69,8 @@ def write_grown(
             origin, data=data, in_memory=source is None, sha256=dataset.sha256
         )
     vectorizer = folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None
-    new.write(config, origin, predictor.weighting, names, vectorizer)
+    is_named = predictor.label_names is not None or len(names) > predictor.model.spec.num_labels
+    new.write(config, origin, predictor.weighting, names if is_named else None, vectorizer)
     counts = _write_members(old, new, predictor, names, dataset, origin.sha256)
     result = folder.read_result()
     measured = ("by_label_frequency", "by_popularity", "without_repeats", "points_without_features",

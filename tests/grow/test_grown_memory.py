@@ -145,6 +145,7 @@ def test_points_alone(place, tmp_path, capsys):
         dense(load(tmp_path / "grown", memory=False), test.features),
         dense(load(place / "run", memory=False), test.features),
     )
+    assert load(place / "run").label_names is after.label_names is None
     call("evaluate", tmp_path / "grown")
 
 
