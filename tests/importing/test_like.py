@@ -59,6 +59,8 @@ def test_like_what_it_cannot_be(like, tmp_path, capsys):
     assert refused(capsys, *words, "--ngrams", "1", "2").startswith("--ngrams: found --like")
     assert refused(capsys, *words[:-1], tmp_path).startswith(f"--like {tmp_path}: found no vector")
     assert "no such folder" in refused(capsys, *words[:-1], tmp_path / "none")
+    said = refused(capsys, *words[:-1], "gs://bucket/runs/a")
+    assert said == "--like: found an address, expected a folder of this machine"
     assert refused(capsys, *words[:-2], "--new-labels=drop").startswith("--new-labels: found no")
     (tmp_path / "a.svm").write_text("1 2:1\n")
     said = refused(capsys, "data", "import", tmp_path / "a.svm", *words[3:])
