@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
 
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
-from snm.estimator.inputs import canonical_csr
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, parse_threshold
@@ -212,10 +211,9 @@ class PredictMixin:
     def _best(self, X: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         return self.predictor_.predict(self._rows(X), k)
 
-    def _rows(self, X: Any) -> csr_matrix:
-        """Inputs [n, d], checked."""
-        inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return canonical_csr(inputs)
+    def _rows(self, X: Any) -> csr_matrix | NDArray[np.float32]:
+        """Inputs [n, d], checked; the predictor converts them."""
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
 
     def _check_predict_params(self) -> None:
         """Checks the parameters of `predict`, so that `fit` raises before it trains."""
