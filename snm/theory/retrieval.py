@@ -15,7 +15,6 @@ __all__ = [
     "check_one_distribution",
     "margin_risk",
     "margins",
-    "margins_from_top",
     "retrieval_risk",
 ]
 
@@ -170,29 +169,8 @@ def margins(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> Vector:
     """
     v, y = np.asarray(scores, np.float64), np.asarray(labels, np.int64)
     check_k(k, v.shape[-1])
-    top = -np.partition(-v, k, axis=-1)[..., : k + 1]
+    top = np.sort(-np.partition(-v, k, axis=-1)[..., : k + 1], axis=-1)[..., ::-1]
     own = np.take_along_axis(v, y[..., None], axis=-1)[..., 0]
-    return margins_from_top(np.sort(top, axis=-1)[..., ::-1], own, k)
-
-
-def margins_from_top(top_scores: npt.ArrayLike, own_scores: npt.ArrayLike, k: int) -> Vector:
-    """As `margins`, from the k + 1 highest scores only, for K too large to keep all scores.
-
-    Args:
-      top_scores: [..., at least k + 1], the highest scores of each point, highest first.
-      own_scores: [...], the score of the label y of each margin.
-      k: At least 1.
-
-    Returns:
-      float64 [...].
-
-    Example:
-      >>> margins_from_top([[3.0, 2.0, 1.0]], [2.0], 2)
-      array([1.])
-    """
-    top, own = np.asarray(top_scores, np.float64), np.asarray(own_scores, np.float64)
-    if top.shape[-1] < k + 1:
-        raise InputError("top scores", f"{top.shape[-1]} a point", f"at least k + 1 = {k + 1}")
     # If y is among the first k, leaving it out moves the others up by one rank.
     return own - np.where(own >= top[..., k - 1], top[..., k], top[..., k - 1])
 
