@@ -27,7 +27,7 @@ from snm.errors import InputError
 from snm.serve.background import run_in_background
 from snm.serve.reloading import Reload, ignore_output_errors, why_not_opened
 from snm.system.faults import is_out_of_memory
-from snm.system.signals import SIGNALS, signal_handlers
+from snm.system.signals import SIGNALS, SignalEvent, signal_handlers
 from snm.system.streams import exit_at_once, print_error
 
 __all__ = ["WorkerContext", "supervise"]
@@ -253,9 +253,9 @@ def _stop(workers: list[_Worker[Any]], grace: float) -> None:
 
 
 @contextlib.contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
+def _stop_on_signal() -> Iterator[SignalEvent]:
     """An event that signals set, instead of calling their previous handlers."""
-    stopped = threading.Event()
+    stopped = SignalEvent()
     with signal_handlers(lambda *_: stopped.set(), *SIGNALS):
         yield stopped
 
