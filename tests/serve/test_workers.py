@@ -54,7 +54,7 @@ def wait_until(fits, seconds=60):
         time.sleep(0.02)
 
 
-def supervised(work, count, client, reload=small_work.NEVER):
+def supervised(work, count, client, reload=small_work.NEVER, model="first", grace=5):
     """Runs `client(port, events)` beside a service that it ends with SIGTERM."""
     events, failed, over = [], [], threading.Event()
     with listen("127.0.0.1", 0) as listening:
@@ -72,7 +72,7 @@ def supervised(work, count, client, reload=small_work.NEVER):
         thread = threading.Thread(target=run_client)
         thread.start()
         try:
-            supervise(work, "first", count, listening, grace=5,
+            supervise(work, model, count, listening, grace=grace,
                       on_ready=lambda number: events.append(("ready", number)),
                       on_end=lambda number, status: events.append((number, status)),
                       reload=reload)  # fmt: skip
@@ -115,12 +115,20 @@ def test_no_connection_waits_while_open_requests_are_finished():
         return True
 
     def client(port, events):
-        wait_until(lambda: ("ready", 2) in events)
-        assert not refused(port)
-        os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(lambda: refused(port), seconds=2)
+        with contextlib.ExitStack() as stack:
+            each = [  # of the two processes has one
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+                for _ in range(2)
+            ]
+            wait_until(lambda: ("ready", 2) in events)
+            assert not refused(port)
+            os.kill(os.getpid(), signal.SIGTERM)
+            wait_until(lambda: refused(port))
+            for connection in each:
+                connection.sendall(b"the end")
+                assert connection.recv(100) == b"the end"
 
-    supervised(small_work.finish_slowly, 2, client)
+    supervised(small_work.finish_slowly, 2, client, grace=120)
 
 
 def test_a_process_that_was_stopped_waits_for_no_thread():
@@ -131,11 +139,11 @@ def test_a_process_that_was_stopped_waits_for_no_thread():
         wait_until(lambda: ("ready", 1) in events)
         stopped.append(time.monotonic())
 
-    supervised(small_work.leave_a_thread, 1, client)
-    assert time.monotonic() - stopped[0] < 9  # at 10 it would have been killed
+    supervised(small_work.leave_a_thread, 1, client, grace=60)
+    assert time.monotonic() - stopped[0] < 60  # at 65 it would have been killed
 
 
-def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
+def test_a_process_that_ends_before_it_answers(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(workers, "_RESTART_DELAY", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
         supervise(small_work.fail, "a model", 2, listening, grace=1, on_ready=print, on_end=print,
@@ -145,7 +153,7 @@ def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
         wait_until(lambda: [status for _, status in events].count(2) >= 2)
         assert events[0] == ("ready", 1) and ask(port)
 
-    supervised(small_work.fail_beside_another, 2, client)
+    supervised(small_work.fail_beside_another, 2, client, model=str(tmp_path / "first"))
     assert set(capfd.readouterr().err.splitlines()) == {
         "snm: error: here: found another process, expected none"
     }
