@@ -79,20 +79,21 @@ def scores_of(predictor, point):
 
 
 def test_no_request_notices_another_model(served, other, tiny_run):
-    """16 clients: each answer is of one of the two models, and once told, of the new one."""
+    """16 clients: each answer is of one of the two models; if asked once told, of the new one."""
     new, told = snm.load(other), Told()
     point = snm.load_data(tiny_run / "data").test.features[:1]
     body = {"features": as_question(point)}
     old_scores, new_scores = scores_of(served, point), scores_of(new, point)
     assert old_scores != new_scores
-    seen, over = [], threading.Event()
+    seen, late, over = [], [], threading.Event()
 
     async def client(address):
         async with httpx.AsyncClient(timeout=60) as session:
             while not over.is_set():
+                into = late if told.events else seen
                 answer = await session.post(f"{address}/predict", json=body)
                 assert answer.status_code == 200, answer.text
-                seen.append(np.round(answer.json()["answers"][0]["scores"], 4).tolist())
+                into.append(np.round(answer.json()["answers"][0]["scores"], 4).tolist())
 
     async def everyone(address):
         await asyncio.gather(*(client(address) for _ in range(16)))
@@ -112,17 +113,16 @@ def test_no_request_notices_another_model(served, other, tiny_run):
         try:
             wait_until(lambda: len(seen) > 50 or failed)
             assert told.wish(new) == ["renewed"]
-            asked = len(seen)
-            wait_until(lambda: len(seen) > asked + 50 or failed)
+            wait_until(lambda: len(late) > 50 or failed)
         finally:
             over.set()
             thread.join()
         assert not failed, failed
         after = get(f"{address}/health").json()
     assert after["opened"] > before["opened"] and not after["label_names"]
-    switch = seen.index(pytest.approx(new_scores, abs=2e-4))
-    assert all(one == pytest.approx(old_scores, abs=2e-4) for one in seen[:switch])
-    assert seen[-50:] == [pytest.approx(new_scores, abs=2e-4)] * 50
+    of_old, of_new = (pytest.approx(scores, abs=2e-4) for scores in (old_scores, new_scores))
+    assert of_old in seen and all(one in (of_old, of_new) for one in seen)
+    assert all(one == of_new for one in late)
 
 
 def test_a_model_that_does_not_open_changes_nothing(served, monkeypatch):
@@ -157,9 +157,10 @@ def test_nothing_is_left_of_a_model_that_was_replaced(served, collect):
                 body = {"texts": ["word1"], "labels": ["name 3"], "explain": explain}
                 assert post(f"{address}/predict", json=body).status_code == 200
             threads.append(threading.active_count())
-        collect()
-        assert [one() is None for one in left] == [True, True, True, False]
-        assert threads[3] <= threads[1]
+        # A thread may still be about to end, and to let go of what it had.
+        wait_until(lambda: threading.active_count() <= threads[1])
+        wait_until(lambda: collect() >= 0 and all(one() is None for one in left[:3]))
+        assert left[3]() is not None
 
 
 def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
@@ -279,8 +280,9 @@ def test_the_command_frees_its_first_model(tiny_run, monkeypatch, collect):
             for count in (1, 2):
                 os.kill(os.getpid(), signal.SIGHUP)
                 wait_until(lambda count=count: sum("again" in line for line in said) == count)
-            collect()
-            assert [one() is None for one in opened] == [True, True, False]
+            # The thread that opened a model may still be about to let go of it.
+            wait_until(lambda: collect() >= 0 and all(one() is None for one in opened[:2]))
+            assert opened[2]() is not None
         except BaseException as error:
             failed.append(error)
         finally:

@@ -217,6 +217,11 @@ def test_the_command(tiny_run, tmp_path):
         answers = [httpx.post(f"{address}/predict", json={"features": [{"3": 1}]}).json()
                    for _ in range(20)]  # fmt: skip
         assert all(answer == answers[0] for answer in answers)
-        told = {httpx.get(f"{address}/metrics").text for _ in range(4)}
-        assert all('snm_requests_total{path="/predict",status="200"} 20.0' in one for one in told)
-        assert all("snm_waiting_requests 0.0" in one for one in told)
+        counted = 'snm_requests_total{path="/predict",status="200"} 20.0'
+
+        def told():
+            return [httpx.get(f"{address}/metrics").text for _ in range(4)]
+
+        # A worker counts a request after its answer, when another may be asked already.
+        wait_until(lambda: all(counted in one for one in told()))
+        assert all("snm_waiting_requests 0.0" in one for one in told())
