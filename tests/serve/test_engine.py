@@ -9,8 +9,8 @@ import pytest
 from serve.served import WORDS, get, post, serving
 
 import snm
-from snm.prediction.programs import jitted_top
 from snm.serve import engine as engines
+from snm.system import timing
 
 
 class _Slow:
@@ -127,10 +127,9 @@ def test_the_first_requests_compile_nothing(served):
     """Whatever a point has: no, one, or all features."""
     engine = engines.Engine(served, max_k=15, queue=9)
     engine.warm_up()
-    programs = [jitted_top(served.model, count, None) for count in (10, 15)]
-    before = [program._cache_size() for program in programs]
-    assert min(before) >= 1
-    for text in ("", "word1", " ".join(WORDS)):
-        for k in (1, 10, 15):
-            engine._answer(served.as_rows([text]), k)
-    assert [program._cache_size() for program in programs] == before
+    timing.restart()  # it hears this thread alone: other servers may still compile in theirs
+    with timing.part("answers"):
+        for text in ("", "word1", " ".join(WORDS)):
+            for k in (1, 10, 15):
+                engine._answer(served.as_rows([text]), k)
+    assert timing.times().programs == {}
