@@ -76,12 +76,12 @@ def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served,
     def slow(self, rows, labels):
         explained.append(rows.indices.tolist())
         begun.set()
-        assert go.wait(30)
+        assert go.wait(60)
         return reasons(self, rows, labels)
 
     with serving(served, queue=1) as (address, _):
 
-        def ask(word, explain=True, timeout=30):
+        def ask(word, explain=True, timeout=60):
             body = {"texts": [word], "explain": explain}
             return post(f"{address}/predict", json=body, timeout=timeout)
 
