@@ -211,7 +211,7 @@ def test_a_disk_that_fills_up_while_training(tmp_path, left):
                 while True:
                     fill.write(bytes(1 << 12))
             os.truncate(disk / "fill", (disk / "fill").stat().st_size - left)
-            assert process.wait(60) == 1
+            assert process.wait(300) == 1  # a checkpoint that is removed leaves room for some more
             said = process.stderr.read()
         (said,) = (line for line in said.splitlines() if line.startswith("snm: "))
         assert "no space left on device" in said
