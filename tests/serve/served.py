@@ -22,7 +22,7 @@ from snm.serve.http.server import listen, make_server
 from snm.serve.limits import Limits
 
 # The first answers wait for programs to be compiled, beside other tests.
-get, post = (functools.partial(ask, timeout=60) for ask in (httpx.get, httpx.post))
+get, post = (functools.partial(ask, timeout=120) for ask in (httpx.get, httpx.post))
 WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 
@@ -55,7 +55,7 @@ def started(run, *options, stderr=None):
             yield process, re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
         finally:
             process.send_signal(signal.SIGTERM)
-            status = process.wait(60)
+            status = process.wait(120)
     assert status == 0
 
 

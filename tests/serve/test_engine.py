@@ -23,7 +23,7 @@ class _Slow:
 
     def predict(self, rows, k, labels=None):
         self.asked.release()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return self._model.predict(rows, k, labels)
 
 
@@ -40,10 +40,10 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
         threads[0].start()
-        assert slow.asked.acquire(timeout=30)  # it is being answered; two more may wait
+        assert slow.asked.acquire(timeout=120)  # it is being answered; two more may wait
         for thread in threads[1:]:
             thread.start()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while "snm_waiting_requests 2.0" not in get(f"{address}/metrics").text:
             assert time.monotonic() < deadline
         refused_one = post(f"{address}/predict", json={"texts": ["word1"]})
@@ -54,7 +54,7 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
         time.sleep(0.2)
         slow.go.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
         assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 

@@ -51,7 +51,7 @@ class Told:
 
     def open(self):
         self.opening.set()
-        assert self.go.wait(60)
+        assert self.go.wait(600)
         found = self.next.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -170,7 +170,7 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
 
     def slow(self, rows, labels):
         begun.set()
-        assert go.wait(30)
+        assert go.wait(120)
         return reasons(self, rows, labels)
 
     with serving(served, reload=told.reload) as (address, _):
@@ -181,13 +181,13 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
             target=lambda: answers.append(post(f"{address}/predict", json=ask).json())
         )
         first.start()
-        assert begun.wait(30)
+        assert begun.wait(120)
         told.next.append(dataclasses.replace(served, label_names=None))
         told.requested.set()
         wait_until(lambda: not get(f"{address}/health").json()["label_names"])
         assert told.events == []
         go.set()
-        first.join(30)
+        first.join(120)
         wait_until(lambda: told.events == ["renewed"])
     assert answers == [expected] and expected["answers"][0]["names"]
 
@@ -211,9 +211,9 @@ def test_a_server_that_stops_does_not_wait_for_a_model_that_is_being_opened(serv
     try:
         with serving(served, reload=told.reload):
             told.requested.set()
-            assert told.opening.wait(30)
+            assert told.opening.wait(120)
             begun = time.monotonic()
-        assert time.monotonic() - begun < 20 and told.events == []
+        assert time.monotonic() - begun < 300 and told.events == []
     finally:
         told.next.append(served)
         told.go.set()
@@ -226,7 +226,7 @@ def test_workers_are_replaced_and_stopped_while_a_model_is_being_opened():
     def client(port, events):
         old = asked_until(port, lambda found: len(found) == 2)
         told.requested.set()
-        assert told.opening.wait(30)
+        assert told.opening.wait(120)
         killed = min(old)
         os.kill(killed, signal.SIGKILL)
         wait_until(lambda: len(events) == 4)
@@ -297,7 +297,7 @@ def test_the_command_frees_its_first_model(tiny_run, monkeypatch, collect):
     assert not failed, failed
 
 
-# The command, but a second model takes a minute to open.
+# The command, but a second model takes ten minutes to open.
 SLOW = """
 import sys, time
 from snm.cli.main import main
@@ -309,7 +309,7 @@ def opened(options):
     seen.append(options)
     if len(seen) > 1:
         print("opening", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     return real(options)
 
 cli._open_model = opened
@@ -332,7 +332,7 @@ def test_the_command_ends_at_once_while_it_opens_a_model(tiny_run, tmp_path, wor
             process.send_signal(signal.SIGHUP)
             lines_until(process.stdout, "opening")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
 

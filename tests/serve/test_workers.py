@@ -19,17 +19,19 @@ from snm.serve import cli, workers
 from snm.serve.http.server import listen
 from snm.serve.workers import supervise
 
+PATIENCE = 300  # seconds, after which a test fails
+
 
 def ask(port):
     """The id of the process that answers, and its model."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         number, model = connection.recv(100).decode().split(maxsplit=1)
         return int(number), model
 
 
-def asked_until(port, wanted, seconds=60, model="first"):
+def asked_until(port, wanted, model="first"):
     """The ids of the processes that answered with a model, once they fit."""
-    end, found = time.monotonic() + seconds, set()
+    end, found = time.monotonic() + PATIENCE, set()
     while not wanted(found):
         assert time.monotonic() < end, found
         with contextlib.suppress(OSError, ValueError):
@@ -47,8 +49,8 @@ def gone(number):
     return False
 
 
-def wait_until(fits, seconds=60):
-    end = time.monotonic() + seconds
+def wait_until(fits):
+    end = time.monotonic() + PATIENCE
     while not fits():
         assert time.monotonic() < end
         time.sleep(0.02)
