@@ -100,11 +100,13 @@ def supervise(
                 while len(workers) < (count if ready else 1):
                     workers.append(_Worker(main, reloader.model, listening))
                 _wait(workers)
+                # First: what a process sent before its end is in the pipe, and read below.
+                ended = [worker for worker in workers if not worker.process.is_alive()]
                 for worker in workers:
                     if worker.poll_ready():
                         with ignore_output_errors():
                             on_ready(sum(other.ready for other in workers))
-                for worker in [worker for worker in workers if not worker.process.is_alive()]:
+                for worker in ended:
                     number, status = worker.process.pid or 0, worker.process.exitcode
                     workers.remove(worker)
                     mark_process_dead(number, metrics)  # keeps its counters

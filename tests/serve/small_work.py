@@ -71,6 +71,11 @@ def _wait_for_sigterm(context):
         pass
 
 
+def serve_nothing(listening, context):
+    """Ends as soon as it serves."""
+    context.on_ready()
+
+
 def fail(listening, context):
     """Ends before it answers."""
     raise SystemExit(3)

@@ -161,6 +161,25 @@ def test_a_process_that_ends_before_it_answers(tmp_path, capfd, monkeypatch):
     }
 
 
+def test_a_process_that_ends_once_it_serves_is_replaced(monkeypatch):
+    """Also where it does both after its pipe was looked at, and before its end is."""
+    poll_ready = workers._Worker.poll_ready
+
+    def slowly(self):
+        found = poll_ready(self)
+        self.process.join(PATIENCE)
+        return found
+
+    monkeypatch.setattr(workers._Worker, "poll_ready", slowly)
+
+    def client(port, events):
+        wait_until(lambda: len(events) >= 4)
+
+    events = supervised(small_work.serve_nothing, 1, client)
+    assert events[0] == events[2] == ("ready", 1)
+    assert [status for _, status in (events[1], events[3])] == [0, 0]
+
+
 def test_no_process_outlives_a_service_that_was_killed(tmp_path):
     spawn = multiprocessing.get_context("spawn")
     service = spawn.Process(target=small_work.serve_two, args=(tmp_path / "port",))
