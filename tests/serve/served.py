@@ -23,6 +23,11 @@ from snm.serve.limits import Limits
 
 # The first answers wait for programs to be compiled, beside other tests.
 get, post = (functools.partial(ask, timeout=120) for ask in (httpx.get, httpx.post))
+# A client of many requests, each over a connection of its own. The server closes one after five
+# seconds without a request: one that read an answer late would send the next into the close.
+many = functools.partial(
+    httpx.AsyncClient, timeout=120, limits=httpx.Limits(max_keepalive_connections=0)
+)
 WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 

@@ -10,13 +10,12 @@ import threading
 import time
 import weakref
 
-import httpx
 import numpy as np
 import pytest
 import tiny
 from command_line import call
 from serve import small_work
-from serve.served import WORDS, as_question, get, post, serving, started
+from serve.served import WORDS, as_question, get, many, post, serving, started
 from serve.test_workers import ask, asked_until, supervised, wait_until
 
 import snm
@@ -88,7 +87,7 @@ def test_no_request_notices_another_model(served, other, tiny_run):
     seen, late, over = [], [], threading.Event()
 
     async def client(address):
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with many() as session:
             while not over.is_set():
                 into = late if told.events else seen
                 answer = await session.post(f"{address}/predict", json=body)

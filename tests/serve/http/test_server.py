@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from command_line import call, refused
-from serve.served import get, post, serving, started
+from serve.served import get, many, post, serving, started
 from serve.small_work import NEVER
 
 from snm.errors import InputError
@@ -234,7 +234,7 @@ def test_the_end_under_load(served):
     counts = {"answered": 0, "refused": 0, "nobody": 0}
 
     async def client(address, number):
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with httpx.AsyncClient(timeout=120) as session:
             while True:
                 try:
                     answer = await session.post(f"{address}/predict", json={"texts": ["word1"]})
@@ -342,7 +342,7 @@ def test_memory_is_flat_over_many_requests(tiny_run):
     """
 
     async def client(address, number, requests):
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with many() as session:
             for i in range(requests):
                 if i % 2:
                     found = {str(i % 30): 1}
