@@ -21,7 +21,7 @@ from snm.errors import InputError, StoppedError
 from snm.runs import mirror
 from snm.runs.events import Finished, Noted, Saved
 from snm.runs.folder import RunFolder
-from snm.runs.mirror import Mirror, open_location, stage
+from snm.runs.mirror import RunUpload, open_location, stage
 from snm.stores.address import Address
 from snm.stores.objects import Objects
 from snm.stores.snapshots import download, newest
@@ -42,14 +42,14 @@ def undisturbed(data, tmp_path_factory):
 @pytest.fixture
 def in_turns(monkeypatch):
     """Training waits for each upload; otherwise those of slow stores leave out checkpoints."""
-    stage_folder = Mirror._stage_folder
+    stage_folder = RunUpload._stage_folder
 
     def stage_and_wait(self):
         stage_folder(self)
         if self._upload is not None:
             concurrent.futures.wait([self._upload])
 
-    monkeypatch.setattr(Mirror, "_stage_folder", stage_and_wait)
+    monkeypatch.setattr(RunUpload, "_stage_folder", stage_and_wait)
 
 
 def forget(tmp_path):
