@@ -130,7 +130,7 @@ def _serve_with_workers(
     resolved: Serve,
     listening: socket.socket,
     serving: str,
-    reload_requested: threading.Event,
+    reload_requested: SignalEvent,
 ) -> None:
     """Serves with several workers until SIGINT or SIGTERM.
 
@@ -179,7 +179,7 @@ def _serve_with_workers(
 
 
 def _reload(
-    options: Serve, requested: threading.Event, reopen: Callable[[], Reopened]
+    options: Serve, requested: SignalEvent, reopen: Callable[[], Reopened]
 ) -> Reload[Reopened]:
     """The reload of a service, with `reopen`, which prints whether it worked."""
     from snm.serve.reloading import Reload, why_not_opened
