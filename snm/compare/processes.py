@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from snm.errors import StoppedError
 __all__ = ["end_with_parent", "failure_reason", "run_tied", "spawn_tied"]
 
 _POLL_SECONDS = 0.25
+_LATER_SECONDS = 1.0  # in which this process hears a signal that has ended another already
 
 
 def spawn_tied(command: Sequence[str], errors: Path, **environment: str) -> subprocess.Popen[bytes]:
@@ -49,7 +51,7 @@ def run_tied(
       command: as in `spawn_tied`.
       errors: file for its standard error, which is removed.
       stop: asked several times a second whether to kill the program, with those it started; and
-        asked once more if it fails.
+        asked once more if it fails, for a second if SIGTERM or SIGINT ended it.
       **environment: variables to set for it.
 
     Returns:
@@ -79,11 +81,20 @@ def _exit_status(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> 
             status = process.wait(_POLL_SECONDS)
         if status == 0:
             return 0
-        # First: what stops this process may have ended that one too.
-        if stop():
+        # First: what stops this process may have ended that one too, even a moment before.
+        may_follow = status in (-signal.SIGTERM, -signal.SIGINT)
+        if _is_soon_true(stop, _LATER_SECONDS if may_follow else 0):
             raise StoppedError(kept="all runs finished, and peers so far")
         if status is not None:
             return status
+
+
+def _is_soon_true(asked: Callable[[], bool], seconds: float) -> bool:
+    """Whether a function returns True, now or within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := asked()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
 
 
 def end_with_parent() -> None:

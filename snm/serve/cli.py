@@ -7,7 +7,6 @@ import dataclasses
 import os
 import signal
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor
     from snm.serve.reloading import Reload
     from snm.serve.workers import WorkerContext
+    from snm.system.signals import SignalEvent
 
 __all__ = ["Serve"]
 
@@ -90,7 +90,7 @@ class Serve:
             _run(self, reload)
 
 
-def _run(options: Serve, reload_requested: threading.Event) -> None:
+def _run(options: Serve, reload_requested: SignalEvent) -> None:
     """Listens, compiles, and serves until SIGINT or SIGTERM; then finishes open requests.
 
     Args:
@@ -130,7 +130,7 @@ def _serve_with_workers(
     resolved: Serve,
     listening: socket.socket,
     serving: str,
-    reload_requested: threading.Event,
+    reload_requested: SignalEvent,
 ) -> None:
     """Serves with several workers until SIGINT or SIGTERM.
 
@@ -179,7 +179,7 @@ def _serve_with_workers(
 
 
 def _reload(
-    options: Serve, requested: threading.Event, reopen: Callable[[], Reopened]
+    options: Serve, requested: SignalEvent, reopen: Callable[[], Reopened]
 ) -> Reload[Reopened]:
     """The reload of a service, with `reopen`, which prints whether it worked."""
     from snm.serve.reloading import Reload, why_not_opened

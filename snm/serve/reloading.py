@@ -16,6 +16,7 @@ from snm.system.faults import OUT_OF_MEMORY, is_out_of_memory
 if TYPE_CHECKING:  # a process that starts others imports this, and no model
     from snm.prediction.predictor import Predictor
     from snm.serve.service import PredictionService
+    from snm.system.signals import SignalEvent
 
 __all__ = ["CurrentService", "Reload", "ignore_output_errors", "why_not_opened"]
 
@@ -35,7 +36,7 @@ class Reload(Generic[Model]):
       on_failure: called with the error if the new model could not be opened.
     """
 
-    requested: threading.Event
+    requested: threading.Event | SignalEvent
     open: Callable[[], Model]
     on_success: Callable[[], None]
     on_failure: Callable[[Exception], None]

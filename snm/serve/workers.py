@@ -27,7 +27,7 @@ from snm.errors import InputError
 from snm.serve.background import run_in_background
 from snm.serve.reloading import Reload, ignore_output_errors, why_not_opened
 from snm.system.faults import is_out_of_memory
-from snm.system.signals import SIGNALS, signal_handlers
+from snm.system.signals import SIGNALS, SignalEvent, signal_handlers
 from snm.system.streams import exit_at_once, print_error
 
 __all__ = ["WorkerContext", "supervise"]
@@ -100,11 +100,13 @@ def supervise(
                 while len(workers) < (count if ready else 1):
                     workers.append(_Worker(main, reloader.model, listening))
                 _wait(workers)
+                # First: what a process sent before its end is in the pipe, and read below.
+                ended = [worker for worker in workers if not worker.process.is_alive()]
                 for worker in workers:
                     if worker.poll_ready():
                         with ignore_output_errors():
                             on_ready(sum(other.ready for other in workers))
-                for worker in [worker for worker in workers if not worker.process.is_alive()]:
+                for worker in ended:
                     number, status = worker.process.pid or 0, worker.process.exitcode
                     workers.remove(worker)
                     mark_process_dead(number, metrics)  # keeps its counters
@@ -253,9 +255,9 @@ def _stop(workers: list[_Worker[Any]], grace: float) -> None:
 
 
 @contextlib.contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
+def _stop_on_signal() -> Iterator[SignalEvent]:
     """An event that signals set, instead of calling their previous handlers."""
-    stopped = threading.Event()
+    stopped = SignalEvent()
     with signal_handlers(lambda *_: stopped.set(), *SIGNALS):
         yield stopped
 

@@ -16,6 +16,7 @@ from snm.system.streams import print_note
 
 __all__ = [
     "SIGNALS",
+    "SignalEvent",
     "announced_stop",
     "reload_requested",
     "signal_handlers",
@@ -28,6 +29,38 @@ __all__ = [
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _DEBOUNCE_SECONDS = 1.0  # in which a repeated signal does not count
+_POLL_SECONDS = 0.1
+
+
+class SignalEvent:
+    """An event that a signal handler sets.
+
+    Python runs handlers between two instructions of the main thread. If these are within a method
+    of a `threading.Event`, a handler that sets it waits forever for the lock that its own thread
+    holds.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it was set, and not cleared since."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Sets it."""
+        self._is_set = True
+
+    def clear(self) -> None:
+        """Unsets it."""
+        self._is_set = False
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until it is set, at most so many seconds; returns whether it is set."""
+        end = time.monotonic() + seconds
+        while not self._is_set and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _POLL_SECONDS))
+        return self._is_set
 
 
 @contextlib.contextmanager
@@ -208,7 +241,7 @@ def sigterm_raises_exit() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reload_requested() -> Iterator[threading.Event]:
+def reload_requested() -> Iterator[SignalEvent]:
     """Within the block, SIGHUP sets an event, by which servers reload.
 
     A closing terminal sends SIGHUP too. That is treated as SIGTERM, or ignored if SIGHUP was
@@ -218,7 +251,7 @@ def reload_requested() -> Iterator[threading.Event]:
     Yields:
       The event; it is never set outside the main thread, where Python cannot set handlers.
     """
-    requested, finished = threading.Event(), threading.Event()
+    requested, finished = SignalEvent(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield requested
         return

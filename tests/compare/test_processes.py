@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,31 @@ from snm.errors import StoppedError
 
 def test_a_tied_program_hears_the_end_of_this_process(tmp_path: Path) -> None:
     # A process that starts a tied program, which waits for its standard input, and then dies.
+    begun, heard = tmp_path / "begun", tmp_path / "heard"
+    waits = f"""
+import os
+open({str(begun)!r}, "w").close()
+os.read(0, 1)
+open({str(heard)!r}, "w").close()
+"""
     code = f"""
 import os, pathlib, sys, threading, time
 from snm.compare.processes import run_tied
-waits = "import os; os.read(0, 1); open({str(tmp_path / "heard")!r}, 'w').close()"
-given = [sys.executable, "-c", waits], pathlib.Path({str(tmp_path / "errors")!r})
+given = [sys.executable, "-c", {waits!r}], pathlib.Path({str(tmp_path / "errors")!r})
 threading.Thread(target=run_tied, args=given).start()
-time.sleep(0.5)
+while not os.path.exists({str(begun)!r}):
+    time.sleep(0.1)
 os._exit(0)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
-    for _ in range(100):
-        if (tmp_path / "heard").exists():
-            return
-        subprocess.run(["sleep", "0.1"], check=True)
-    raise AssertionError("the program still waits")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    _wait_until(heard.exists)
+
+
+def _wait_until(fits: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not fits():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_what_a_tied_program_started_ends_with_this_process(tmp_path: Path) -> None:
@@ -34,7 +45,7 @@ def test_what_a_tied_program_started_ends_with_this_process(tmp_path: Path) -> N
 import pathlib, subprocess
 from snm.compare.processes import end_with_parent
 end_with_parent()
-child = subprocess.Popen(["sleep", "60"])
+child = subprocess.Popen(["sleep", "600"])
 pathlib.Path({str(tmp_path / "new")!r}).write_text(str(child.pid))
 pathlib.Path({str(tmp_path / "new")!r}).rename({str(child)!r})
 child.wait()
@@ -49,11 +60,7 @@ while not os.path.exists({str(child)!r}):
 os._exit(0)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-    for _ in range(100):
-        if _has_ended(int(child.read_text())):
-            return
-        time.sleep(0.1)
-    raise AssertionError("it still runs")
+    _wait_until(lambda: _has_ended(int(child.read_text())))
 
 
 def _has_ended(process: int) -> bool:
@@ -62,6 +69,22 @@ def _has_ended(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
     except OSError:
         return True
+
+
+def test_a_program_that_hears_first_what_stops_this_process(tmp_path: Path) -> None:
+    """Where both get a signal, this process may look at it a moment after the other has ended."""
+    asked: list[bool] = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) > 9
+
+    with pytest.raises(StoppedError):
+        run_tied(["sh", "-c", "kill -TERM $$"], tmp_path / "errors", stop)
+    del asked[:]
+    assert run_tied(["sh", "-c", "exit 5"], tmp_path / "errors", stop) == "exit status 5"
+    heard = run_tied(["sh", "-c", "kill -INT $$"], tmp_path / "errors", lambda: False)
+    assert heard == "ended by SIGINT"
 
 
 def test_environment_of_a_tied_program(tmp_path: Path) -> None:
@@ -82,8 +105,10 @@ def test_a_program_that_is_to_stop_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("whom", ["process", "group"])
 def test_what_stops_this_process_is_no_failure_of_a_program(tmp_path: Path, whom: str) -> None:
     """Ctrl-C and `timeout` signal the group, and `systemctl stop` every process."""
+    child = tmp_path / "child"
     if whom == "group":
-        command = ["sh", "-c", "sleep 60 & echo $! > " + str(tmp_path / "child") + "; wait"]
+        told_id = "echo $! > new; mv new child"  # the file appears whole
+        command = ["sh", "-c", f"cd {tmp_path}; sleep 600 & {told_id}; wait"]
         told = "os.killpg(0, signal.SIGINT); time.sleep(1)"
     else:
         command = ["sh", "-c", "kill -TERM $$"]
@@ -95,7 +120,8 @@ from snm.errors import StoppedError
 from snm.system.signals import stop_requested
 
 def tell():
-    time.sleep(0.5)
+    while {whom == "group"} and not os.path.exists({str(child)!r}):
+        time.sleep(0.05)
     {told}
 
 with stop_requested(lambda _: None, lambda: None) as stop:
@@ -113,4 +139,4 @@ with stop_requested(lambda _: None, lambda: None) as stop:
     )
     assert asked.stdout == "stopped\n", asked.stderr
     if whom == "group":
-        assert _has_ended(int((tmp_path / "child").read_text()))
+        _wait_until(lambda: _has_ended(int(child.read_text())))

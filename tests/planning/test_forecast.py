@@ -122,7 +122,7 @@ def test_a_memory_of_neighbours_is_counted_as_it_is_kept(planned):
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_a_step_is_timed(at_once, planned):
-    assert 0 < seconds_per_step(planned[1], at_once) < 5
+    assert 0 < seconds_per_step(planned[1], at_once) < 60
 
 
 def test_a_failure_of_one_member_ends_the_timing(planned, monkeypatch):

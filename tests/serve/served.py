@@ -22,7 +22,12 @@ from snm.serve.http.server import listen, make_server
 from snm.serve.limits import Limits
 
 # The first answers wait for programs to be compiled, beside other tests.
-get, post = (functools.partial(ask, timeout=60) for ask in (httpx.get, httpx.post))
+get, post = (functools.partial(ask, timeout=120) for ask in (httpx.get, httpx.post))
+# A client of many requests, each over a connection of its own. The server closes one after five
+# seconds without a request: one that read an answer late would send the next into the close.
+many = functools.partial(
+    httpx.AsyncClient, timeout=120, limits=httpx.Limits(max_keepalive_connections=0)
+)
 WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 
@@ -55,7 +60,7 @@ def started(run, *options, stderr=None):
             yield process, re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
         finally:
             process.send_signal(signal.SIGTERM)
-            status = process.wait(60)
+            status = process.wait(120)
     assert status == 0
 
 

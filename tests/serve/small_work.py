@@ -3,12 +3,12 @@
 import contextlib
 import os
 import signal
-import socket
 import threading
-import time
+from pathlib import Path
 
 from snm.errors import InputError
 from snm.serve.reloading import Reload
+from snm.system.signals import SignalEvent
 
 NEVER = Reload(threading.Event(), lambda: None, lambda: None, lambda error: None)
 """No reload: none is requested."""
@@ -49,22 +49,31 @@ def _answer(listening, context, models):
 
 
 def finish_slowly(listening, context):
-    """At SIGTERM it accepts no more connections, and has an open request to finish."""
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    context.on_ready()
-    stopped.wait()
-    listening.close()
-    time.sleep(3)
+    """It has one connection. At SIGTERM it accepts no more, and waits for the end of a request."""
+    connection, _ = listening.accept()
+    with connection:
+        _wait_for_sigterm(context)
+        listening.close()
+        connection.sendall(connection.recv(100))
 
 
 def leave_a_thread(listening, context):
     """At SIGTERM it ends, and one of its threads does not."""
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     threading.Thread(target=threading.Event().wait).start()
+    _wait_for_sigterm(context)
+
+
+def _wait_for_sigterm(context):
+    stopped = SignalEvent()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     context.on_ready()
-    stopped.wait()
+    while not stopped.wait(60):
+        pass
+
+
+def serve_nothing(listening, context):
+    """Ends as soon as it serves."""
+    context.on_ready()
 
 
 def fail(listening, context):
@@ -73,14 +82,12 @@ def fail(listening, context):
 
 
 def fail_beside_another(listening, context):
-    """The first process answers, and all later ones end."""
-    with socket.create_connection(listening.getsockname(), timeout=2) as connection:
-        try:
-            connection.recv(16)
-        except TimeoutError:  # it waits to be accepted, by nobody
-            connection.close()
-            answer(listening, context)
-    raise InputError("here", "another process", "none")
+    """The first process makes the file that the model is, and answers; all later ones end."""
+    try:
+        Path(context.newest_model()).touch(exist_ok=False)
+    except FileExistsError:
+        raise InputError("here", "another process", "none") from None
+    answer(listening, context)
 
 
 def serve_two(port_of):

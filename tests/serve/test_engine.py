@@ -9,8 +9,8 @@ import pytest
 from serve.served import WORDS, get, post, serving
 
 import snm
-from snm.prediction.programs import jitted_top
 from snm.serve import engine as engines
+from snm.system import timing
 
 
 class _Slow:
@@ -23,7 +23,7 @@ class _Slow:
 
     def predict(self, rows, k, labels=None):
         self.asked.release()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return self._model.predict(rows, k, labels)
 
 
@@ -40,10 +40,10 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
         threads[0].start()
-        assert slow.asked.acquire(timeout=30)  # it is being answered; two more may wait
+        assert slow.asked.acquire(timeout=120)  # it is being answered; two more may wait
         for thread in threads[1:]:
             thread.start()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while "snm_waiting_requests 2.0" not in get(f"{address}/metrics").text:
             assert time.monotonic() < deadline
         refused_one = post(f"{address}/predict", json={"texts": ["word1"]})
@@ -54,7 +54,7 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
         time.sleep(0.2)
         slow.go.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
         assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
@@ -127,10 +127,9 @@ def test_the_first_requests_compile_nothing(served):
     """Whatever a point has: no, one, or all features."""
     engine = engines.Engine(served, max_k=15, queue=9)
     engine.warm_up()
-    programs = [jitted_top(served.model, count, None) for count in (10, 15)]
-    before = [program._cache_size() for program in programs]
-    assert min(before) >= 1
-    for text in ("", "word1", " ".join(WORDS)):
-        for k in (1, 10, 15):
-            engine._answer(served.as_rows([text]), k)
-    assert [program._cache_size() for program in programs] == before
+    timing.restart()  # it hears this thread alone: other servers may still compile in theirs
+    with timing.part("answers"):
+        for text in ("", "word1", " ".join(WORDS)):
+            for k in (1, 10, 15):
+                engine._answer(served.as_rows([text]), k)
+    assert timing.times().programs == {}

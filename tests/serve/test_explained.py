@@ -76,12 +76,12 @@ def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served,
     def slow(self, rows, labels):
         explained.append(rows.indices.tolist())
         begun.set()
-        assert go.wait(30)
+        assert go.wait(120)
         return reasons(self, rows, labels)
 
     with serving(served, queue=1) as (address, _):
 
-        def ask(word, explain=True, timeout=30):
+        def ask(word, explain=True, timeout=120):
             body = {"texts": [word], "explain": explain}
             return post(f"{address}/predict", json=body, timeout=timeout)
 
@@ -89,7 +89,7 @@ def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served,
         monkeypatch.setattr(Engine, "_reasons", slow)
         first = threading.Thread(target=lambda: statuses.append(ask("word1").status_code))
         first.start()
-        assert begun.wait(30)
+        assert begun.wait(120)
         with pytest.raises(httpx.TimeoutException):
             ask("word2", timeout=1)
         refused = ask("word3")  # word2 waits
@@ -97,6 +97,6 @@ def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served,
         assert refused.json()["error"] == "1 request waiting for explanations already"
         assert ask("word3", explain=False).status_code == 200
         go.set()
-        first.join(30)
+        first.join(120)
         assert ask("word4").status_code == 200
     assert explained == [[1], [4]] and statuses == [200]

@@ -10,13 +10,12 @@ import threading
 import time
 import weakref
 
-import httpx
 import numpy as np
 import pytest
 import tiny
 from command_line import call
 from serve import small_work
-from serve.served import WORDS, as_question, get, post, serving, started
+from serve.served import WORDS, as_question, get, many, post, serving, started
 from serve.test_workers import ask, asked_until, supervised, wait_until
 
 import snm
@@ -51,7 +50,7 @@ class Told:
 
     def open(self):
         self.opening.set()
-        assert self.go.wait(60)
+        assert self.go.wait(600)
         found = self.next.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -79,20 +78,21 @@ def scores_of(predictor, point):
 
 
 def test_no_request_notices_another_model(served, other, tiny_run):
-    """16 clients: each answer is of one of the two models, and once told, of the new one."""
+    """16 clients: each answer is of one of the two models; if asked once told, of the new one."""
     new, told = snm.load(other), Told()
     point = snm.load_data(tiny_run / "data").test.features[:1]
     body = {"features": as_question(point)}
     old_scores, new_scores = scores_of(served, point), scores_of(new, point)
     assert old_scores != new_scores
-    seen, over = [], threading.Event()
+    seen, late, over = [], [], threading.Event()
 
     async def client(address):
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with many() as session:
             while not over.is_set():
+                into = late if told.events else seen
                 answer = await session.post(f"{address}/predict", json=body)
                 assert answer.status_code == 200, answer.text
-                seen.append(np.round(answer.json()["answers"][0]["scores"], 4).tolist())
+                into.append(np.round(answer.json()["answers"][0]["scores"], 4).tolist())
 
     async def everyone(address):
         await asyncio.gather(*(client(address) for _ in range(16)))
@@ -112,17 +112,16 @@ def test_no_request_notices_another_model(served, other, tiny_run):
         try:
             wait_until(lambda: len(seen) > 50 or failed)
             assert told.wish(new) == ["renewed"]
-            asked = len(seen)
-            wait_until(lambda: len(seen) > asked + 50 or failed)
+            wait_until(lambda: len(late) > 50 or failed)
         finally:
             over.set()
             thread.join()
         assert not failed, failed
         after = get(f"{address}/health").json()
     assert after["opened"] > before["opened"] and not after["label_names"]
-    switch = seen.index(pytest.approx(new_scores, abs=2e-4))
-    assert all(one == pytest.approx(old_scores, abs=2e-4) for one in seen[:switch])
-    assert seen[-50:] == [pytest.approx(new_scores, abs=2e-4)] * 50
+    of_old, of_new = (pytest.approx(scores, abs=2e-4) for scores in (old_scores, new_scores))
+    assert of_old in seen and all(one in (of_old, of_new) for one in seen)
+    assert all(one == of_new for one in late)
 
 
 def test_a_model_that_does_not_open_changes_nothing(served, monkeypatch):
@@ -157,9 +156,10 @@ def test_nothing_is_left_of_a_model_that_was_replaced(served, collect):
                 body = {"texts": ["word1"], "labels": ["name 3"], "explain": explain}
                 assert post(f"{address}/predict", json=body).status_code == 200
             threads.append(threading.active_count())
-        collect()
-        assert [one() is None for one in left] == [True, True, True, False]
-        assert threads[3] <= threads[1]
+        # A thread may still be about to end, and to let go of what it had.
+        wait_until(lambda: threading.active_count() <= threads[1])
+        wait_until(lambda: collect() >= 0 and all(one() is None for one in left[:3]))
+        assert left[3]() is not None
 
 
 def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
@@ -169,7 +169,7 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
 
     def slow(self, rows, labels):
         begun.set()
-        assert go.wait(30)
+        assert go.wait(120)
         return reasons(self, rows, labels)
 
     with serving(served, reload=told.reload) as (address, _):
@@ -180,13 +180,13 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
             target=lambda: answers.append(post(f"{address}/predict", json=ask).json())
         )
         first.start()
-        assert begun.wait(30)
+        assert begun.wait(120)
         told.next.append(dataclasses.replace(served, label_names=None))
         told.requested.set()
         wait_until(lambda: not get(f"{address}/health").json()["label_names"])
         assert told.events == []
         go.set()
-        first.join(30)
+        first.join(120)
         wait_until(lambda: told.events == ["renewed"])
     assert answers == [expected] and expected["answers"][0]["names"]
 
@@ -210,9 +210,9 @@ def test_a_server_that_stops_does_not_wait_for_a_model_that_is_being_opened(serv
     try:
         with serving(served, reload=told.reload):
             told.requested.set()
-            assert told.opening.wait(30)
+            assert told.opening.wait(120)
             begun = time.monotonic()
-        assert time.monotonic() - begun < 20 and told.events == []
+        assert time.monotonic() - begun < 300 and told.events == []
     finally:
         told.next.append(served)
         told.go.set()
@@ -225,7 +225,7 @@ def test_workers_are_replaced_and_stopped_while_a_model_is_being_opened():
     def client(port, events):
         old = asked_until(port, lambda found: len(found) == 2)
         told.requested.set()
-        assert told.opening.wait(30)
+        assert told.opening.wait(120)
         killed = min(old)
         os.kill(killed, signal.SIGKILL)
         wait_until(lambda: len(events) == 4)
@@ -279,8 +279,9 @@ def test_the_command_frees_its_first_model(tiny_run, monkeypatch, collect):
             for count in (1, 2):
                 os.kill(os.getpid(), signal.SIGHUP)
                 wait_until(lambda count=count: sum("again" in line for line in said) == count)
-            collect()
-            assert [one() is None for one in opened] == [True, True, False]
+            # The thread that opened a model may still be about to let go of it.
+            wait_until(lambda: collect() >= 0 and all(one() is None for one in opened[:2]))
+            assert opened[2]() is not None
         except BaseException as error:
             failed.append(error)
         finally:
@@ -295,7 +296,7 @@ def test_the_command_frees_its_first_model(tiny_run, monkeypatch, collect):
     assert not failed, failed
 
 
-# The command, but a second model takes a minute to open.
+# The command, but a second model takes ten minutes to open.
 SLOW = """
 import sys, time
 from snm.cli.main import main
@@ -307,7 +308,7 @@ def opened(options):
     seen.append(options)
     if len(seen) > 1:
         print("opening", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     return real(options)
 
 cli._open_model = opened
@@ -330,7 +331,7 @@ def test_the_command_ends_at_once_while_it_opens_a_model(tiny_run, tmp_path, wor
             process.send_signal(signal.SIGHUP)
             lines_until(process.stdout, "opening")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
 

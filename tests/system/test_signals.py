@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from snm.system.signals import reload_requested
+from snm.system.signals import SignalEvent, reload_requested
 
 # A process with a terminal of its own. Its status tells what it saw: 5 is asked again, 7 SIGTERM.
 SCRIPT = """
-import os, pty, signal, sys, time
+import os, pty, signal, sys, threading, time
 from snm.system.signals import reload_requested
 
 def process():
@@ -24,6 +24,11 @@ def process():
     signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
     with reload_requested() as asked:
         os.write(sender, b"%8d" % os.getpid())
+        if "later" in sys.argv:  # once the thread that watches has seen for a while that it is gone
+            while any(thread.name == "terminal" for thread in threading.enumerate()):
+                time.sleep(0.05)
+            time.sleep(1.1)
+            os.write(sender, b"   later")
         status = 5 if asked.wait(40) else 6
     os.write(sender, b"%8d" % status)
     os._exit(status)
@@ -44,7 +49,7 @@ if "exit" in sys.argv:  # of a shell, which leaves its jobs running
 if "close" in sys.argv:
     os.close(terminal)
 if "later" in sys.argv:
-    time.sleep(2.5)
+    os.read(receiver, 8)
 if "signal" in sys.argv:
     os.kill(number, signal.SIGHUP)
 if "behind" in sys.argv:
@@ -67,6 +72,36 @@ def test_a_terminal_that_closes_asks_for_nothing(what, status):
     command = [sys.executable, "-c", SCRIPT, *what.split()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == (f"{status}\n", "")
+
+
+@pytest.mark.parametrize("method", ["clear", "is_set", "set", "wait"])
+def test_a_handler_may_set_an_event_at_any_moment(method):
+    """Also within its methods, at each of their lines; a `threading.Event` would never return."""
+    event, returned = SignalEvent(), []
+
+    def handle(*_):
+        event.set()
+        return handle
+
+    def interrupted():
+        sys.settrace(handle)
+        getattr(event, method)(*[60] * (method == "wait"))
+        sys.settrace(None)
+        returned.append(event.is_set())
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert returned == [True]  # also where it came at the end of `clear`
+
+
+def test_an_event_is_waited_for_as_long_as_asked():
+    event = SignalEvent()
+    assert not event.wait(0) and not event.wait(0.01)
+    event.set()
+    assert event.wait(60) and event.is_set()
+    event.clear()
+    assert not event.is_set()
 
 
 def test_sighup_is_what_it_was_afterwards():
@@ -94,9 +129,9 @@ def test_another_thread_is_never_asked():
 
 # The first process of a namespace, while compiled code runs; one writes a file, one serves.
 FIRST = """
-import contextlib, ctypes, signal, sys, threading
+import ctypes, sys
 import snm.cli.main as command_line
-from snm.system.signals import SIGNALS, sigterm_raises_exit, signal_handlers
+from snm.system.signals import SIGNALS, SignalEvent, sigterm_raises_exit, signal_handlers
 
 def blocked():
     print("ready", flush=True)
@@ -111,7 +146,7 @@ def run(words):
                 print("removed")
     elif words == ["serves"]:
         # Another thread may get the signal; Python then calls the handler between two waits.
-        stopped = threading.Event()
+        stopped = SignalEvent()
         with signal_handlers(lambda *_: stopped.set(), *SIGNALS):
             print("ready", flush=True)
             while not stopped.wait(0.05):

@@ -18,7 +18,7 @@ from snm.trainer.parallel_members import run_members
 from snm.trainer.steps.loop import run_steps
 from snm.trainer.training import training
 
-PATIENCE = 20  # seconds
+PATIENCE = 60  # seconds
 
 
 def collected(events):

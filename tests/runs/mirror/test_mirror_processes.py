@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
-from runs.processes.several_processes import free_port
+from runs.processes.several_processes import PATIENCE, TIMEOUT, free_port
 from small_runs import arrays
 
 from snm.runs.folder import RunFolder
@@ -21,12 +21,12 @@ EPOCHS = 24
 TESTS = Path(__file__).parents[2]
 
 
-def start(data, tmp_path, run):
+def start(data, tmp_path, run, peer_timeout=PATIENCE):
     """Two processes of two devices each; each has a cache folder of its own."""
     port, found = free_port(), []
     for number in range(2):
         words = ["train", str(data), "--run-dir", str(run), *tiny.FLAGS, f"--epochs={EPOCHS}",
-                 "--mesh=data=2,label=2", "--peer-timeout=6", "--num-processes=2",
+                 "--mesh=data=2,label=2", f"--peer-timeout={peer_timeout}", "--num-processes=2",
                  f"--coordinator=127.0.0.1:{port}", f"--process-id={number}"]  # fmt: skip
         environment = {
             **os.environ,
@@ -49,7 +49,7 @@ def start(data, tmp_path, run):
 
 def ended(processes):
     try:
-        found = [process.communicate(timeout=200)[1] for process in processes]
+        found = [process.communicate(timeout=600)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -81,8 +81,9 @@ def test_two_hosts_lose_their_disks_and_go_on_to_the_same_bits(data, tmp_path, m
     assert statuses == [0, 0], said
     for how, wanted in ((signal.SIGKILL, [69, -signal.SIGKILL]), (signal.SIGTERM, [75, 75])):
         before = stored(tmp_path)
-        processes = start(data, tmp_path, "folder://bucket/run")
-        until = time.monotonic() + 120
+        timeout = TIMEOUT if how == signal.SIGKILL else PATIENCE
+        processes = start(data, tmp_path, "folder://bucket/run", timeout)
+        until = time.monotonic() + 600
         while stored(tmp_path) <= before and time.monotonic() < until:
             time.sleep(0.02)
         assert stored(tmp_path) > before

@@ -17,7 +17,8 @@ from small_runs import log
 
 from snm.trainer.training import train
 
-TIMEOUT = 6  # seconds of silence after which a process counts as dead
+TIMEOUT = 15  # seconds of silence after which a process counts as dead, where one is killed
+PATIENCE = 120  # the same where none is: a busy machine may let one wait
 
 
 def free_port():
@@ -29,7 +30,15 @@ def free_port():
 
 
 def start(
-    data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm"), own=None
+    data,
+    run,
+    *flags,
+    processes=2,
+    devices=1,
+    launcher=None,
+    program=("-m", "snm"),
+    own=None,
+    peer_timeout=PATIENCE,
 ):
     """Starts the processes of a run; `launcher` returns additions to their environment.
 
@@ -44,7 +53,7 @@ def start(
             "--run-dir",
             str(run),
             *tiny.FLAGS,
-            f"--peer-timeout={TIMEOUT}",
+            f"--peer-timeout={peer_timeout}",
         ]
         given = {} if launcher is None else launcher(number, processes)
         if launcher is None:
@@ -63,7 +72,7 @@ def start(
     return found
 
 
-def ended(processes, within=400):
+def ended(processes, within=900):
     """The exit statuses and outputs of processes; fails if one hangs, after killing it."""
     last = time.monotonic() + within
     found = []

@@ -85,7 +85,7 @@ def test_addresses_are_accepted_or_refused(text):
 @pytest.mark.slow
 def test_a_mesh_that_the_processes_do_not_divide_is_refused_by_all(data, tmp_path):
     for mesh in ("--mesh=data=1", "--mesh=label=3"):
-        for status, said in ended(start(data, tmp_path / "run", mesh), within=120):
+        for status, said in ended(start(data, tmp_path / "run", mesh), within=400):
             assert status == 2
             assert "a multiple of the 2 processes, for example data=2" in said.splitlines()[-1]
     assert not (tmp_path / "run").exists()

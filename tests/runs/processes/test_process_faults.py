@@ -18,13 +18,13 @@ from snm.distributed.processes import AsyncMin
 from snm.errors import STOPPED
 from snm.runs.folder import RunFolder
 
-LEEWAY = 20  # for the machine to do so while others use it
+LEEWAY = 60  # for the machine to do so while others use it
 
 
 def wait_for(run, step, processes):
     """Waits for a checkpoint of that step or a later one."""
     checkpoints = RunFolder(run).checkpoints(2)
-    last = time.monotonic() + 300
+    last = time.monotonic() + 600
     while (checkpoints.latest() or 0) < step:
         assert all(process.poll() is None for process in processes), "ended too early"
         assert time.monotonic() < last
@@ -36,7 +36,7 @@ def test_a_dead_process_ends_the_others_and_the_run_can_continue(data, tmp_path)
     """First process 0 is killed, then process 1 of the run that goes on."""
     run, newest = tmp_path / "run", 0
     for dead in (0, 1):
-        processes = start(data, run, "--mesh=data=2", "--epochs=4000")
+        processes = start(data, run, "--mesh=data=2", "--epochs=4000", peer_timeout=TIMEOUT)
         wait_for(run, newest + 8, processes)
         processes[dead].send_signal(signal.SIGKILL)
         begun = time.monotonic()
@@ -64,7 +64,7 @@ def test_a_stop_request_to_one_process_stops_all(data, tmp_path):
         processes = start(data, run, "--mesh=data=2", "--epochs=4000")
         wait_for(run, newest + 8, processes)
         processes[asked].send_signal(signal.SIGTERM)
-        found = ended(processes, within=60)
+        found = ended(processes, within=400)
         before, newest = newest, RunFolder(run).checkpoints(2).latest()
         assert newest >= before + 8
         for status, said in found:
@@ -84,7 +84,8 @@ def test_a_folder_in_use_ends_all(data, tmp_path):
     busy = start(data, run, "--epochs=4000", processes=1)
     try:
         wait_for(run, 4, busy)
-        found = ended(start(data, run, "--mesh=data=2", "--epochs=4000"), within=120)
+        more = start(data, run, "--mesh=data=2", "--epochs=4000", peer_timeout=TIMEOUT)
+        found = ended(more, within=400)
     finally:
         busy[0].kill()
         busy[0].communicate()
@@ -109,21 +110,27 @@ def test_all_processes_skip_a_damaged_checkpoint(data, tmp_path):
     assert found[1]["P@1"] == pytest.approx(whole[1]["P@1"], abs=0.3)
 
 
-SLOW_SECONDS = 3
-
-
-SLOW = f"""
-import sys, time
+def slow(run, never=None):
+    """A program whose checkpoints are whole once later steps were taken; one of them never is."""
+    return f"""
+import re, sys, time
+from pathlib import Path
 from snm.checkpoints.store import Checkpoints
 from snm.cli.main import main
 
-begin = Checkpoints.begin
+begin, log = Checkpoints.begin, Path({str(run / "log.jsonl")!r})
 
-def slow(self, *args):
-    end = begin(self, *args)
+def slow(self, step, *args):
+    end = begin(self, step, *args)
+
+    def waits():
+        steps = map(int, re.findall('"step": ([0-9]+)', log.read_text()))
+        return step == {never} or step < 160 and max(steps) <= step
 
     def later():
-        time.sleep({SLOW_SECONDS})
+        last = time.monotonic() + 300
+        while waits() and time.monotonic() < last:
+            time.sleep(0.05)
         end()
 
     return later
@@ -146,7 +153,7 @@ def undisturbed(data, tmp_path_factory):
 @pytest.mark.slow
 def test_training_continues_while_a_checkpoint_is_written(data, undisturbed, tmp_path):
     run = tmp_path / "run"
-    together(data, run, *ASIDE, program=("-c", SLOW))
+    together(data, run, *ASIDE, program=("-c", slow(run)))
     events = log(run)
     names = [(event["event"], event.get("step")) for event in events]
     assert [step for name, step in names if name == "saved"] == [40, 80, 120, 160]
@@ -163,9 +170,10 @@ def test_a_process_killed_while_a_checkpoint_is_written(data, undisturbed, tmp_p
     run = tmp_path / "run"
     checkpoints = RunFolder(run).checkpoints(2)
     for dead, whole in ((0, 40), (1, 80)):
-        processes = start(data, run, *ASIDE, program=("-c", SLOW))
+        program = ("-c", slow(run, whole + 40))
+        processes = start(data, run, *ASIDE, program=program, peer_timeout=TIMEOUT)
         wait_for(run, whole, processes)
-        last = time.monotonic() + 60
+        last = time.monotonic() + 300
         partial = checkpoints.path(whole + 40)
         while not partial.is_dir():  # as orbax leaves it; the manifest comes later
             assert time.monotonic() < last
@@ -189,7 +197,7 @@ def test_a_failed_write_of_one_process_ends_all_with_one_line(data, tmp_path):
     # Nothing that it writes may grow past a few bytes: the file system says so to it alone.
     resource.prlimit(processes[1].pid, resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
     begun = time.monotonic()
-    found = ended(processes, within=60)
+    found = ended(processes, within=400)
     newest = RunFolder(run).checkpoints(2).latest()
     print(f"\nprocess 1 found no room, both ended after {time.monotonic() - begun:.1f} s")
     for status, said in found:

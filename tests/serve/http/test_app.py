@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from command_line import call
 from serve.http.test_invalid_requests import INVALID
-from serve.served import WORDS, as_question, get, post, serving
+from serve.served import WORDS, as_question, get, many, post, serving
 
 import snm
 from snm.prediction.calibration import Calibration, Curve
@@ -53,7 +53,7 @@ def test_labels_to_choose_from(address, served, tiny_run):
             np.testing.assert_allclose(one["scores"], of_row[row >= 0], rtol=1e-5)
 
     async def everyone():
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with many() as session:
             await asyncio.gather(*(
                 ask(session, labels, slice(first, first + 2))
                 for first in range(0, 20, 2)
@@ -204,8 +204,7 @@ def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
             assert got == labels[chosen].tolist()
 
     async def everyone():
-        limits = httpx.Limits(max_connections=64)
-        async with httpx.AsyncClient(limits=limits, timeout=60) as session:
+        async with many() as session:
             await asyncio.gather(*(client(session, number) for number in range(64)))
 
     asyncio.run(everyone())

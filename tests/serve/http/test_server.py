@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from command_line import call, refused
-from serve.served import get, post, serving, started
+from serve.served import get, many, post, serving, started
 from serve.small_work import NEVER
 
 from snm.errors import InputError
@@ -156,14 +156,24 @@ def test_slow_clients_are_dropped_and_a_connection_in_use_is_kept(impatient):
 
 
 def ask_for_a_while(impatient):
-    """Also for longer than a single request may take, which is two seconds."""
-    with httpx.Client(timeout=60) as client:
-        first = client.get(f"{impatient}/health").extensions["network_stream"]
-        end = time.monotonic() + 4.4
-        while time.monotonic() < end:
-            answer = client.get(f"{impatient}/health")
-            assert answer.extensions["network_stream"] is first
-            time.sleep(0.2)
+    """Also for longer than a single request may take, which is two seconds.
+
+    Where the machine stood still for so long that the connection was rightly dropped, once more.
+    """
+    stalled = True
+    while stalled:
+        stalled, asked = False, time.monotonic()
+        with httpx.Client(timeout=60) as client:
+            first = client.get(f"{impatient}/health").extensions["network_stream"]
+            end = time.monotonic() + 4.4
+            while not stalled and time.monotonic() < end:
+                time.sleep(0.2)
+                before, kept = asked, None
+                asked = time.monotonic()
+                with contextlib.suppress(httpx.TransportError):
+                    kept = client.get(f"{impatient}/health").extensions["network_stream"]
+                stalled = time.monotonic() - before > 2.5
+                assert kept is first or stalled
 
 
 def test_a_client_that_does_not_read_is_dropped(impatient):
@@ -173,7 +183,7 @@ def test_a_client_that_does_not_read_is_dropped(impatient):
         ask = b"GET /static-offline-docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
         with contextlib.suppress(OSError):
             connection.sendall(ask * 100)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:  # the server resets the connection
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -224,7 +234,7 @@ def test_the_end_under_load(served):
     counts = {"answered": 0, "refused": 0, "nobody": 0}
 
     async def client(address, number):
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with httpx.AsyncClient(timeout=120) as session:
             while True:
                 try:
                     answer = await session.post(f"{address}/predict", json={"texts": ["word1"]})
@@ -256,6 +266,8 @@ def test_the_last_answer_of_a_connection_says_so(served):
     head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
     with serving(served) as (address, server), connected(address) as connection:
         assert "connection" not in get(f"{address}/health").headers
+        while server.server_state.tasks:  # the one of that answer
+            time.sleep(0.01)
         connection.sendall(head + body[:5])
         while not server.server_state.tasks:
             time.sleep(0.01)
@@ -330,7 +342,7 @@ def test_memory_is_flat_over_many_requests(tiny_run):
     """
 
     async def client(address, number, requests):
-        async with httpx.AsyncClient(timeout=60) as session:
+        async with many() as session:
             for i in range(requests):
                 if i % 2:
                     found = {str(i % 30): 1}
