@@ -61,6 +61,11 @@ def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str
         if count:
             yield f"{counted(count, 'point')} without {what}"
     tokenization_hint = None if vectorizer is None or options.like else vectorizer.tokenization_hint
+    few_words = unknown > _MANY_EMPTY * (counts.train + counts.test)
+    if tokenization_hint is not None and counts.test_unknown > _MANY_EMPTY * counts.test:
+        few_words = True  # however few they are beside the training points
+        share = counts.test_unknown / counts.test
+        yield f"{share:.0%} of the test points have a text, but no feature"
     defaults = vectorizer is not None and vectorizer.token_pattern is None
     unspaced = counts.unspaced.share
     if tokenization_hint is not None and defaults and unspaced >= _MANY_UNSPACED:
@@ -68,7 +73,7 @@ def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str
             f"{unspaced:.0%} of the letters have no spaces between words, and a clause "
             "counts as a word: --analyzer char --ngrams 1 2 finds parts of it"
         )
-    elif tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
+    elif tokenization_hint is not None and few_words:
         yield f"other options may find features in more texts: {tokenization_hint}"
     repeated = counts.repeated
     if (number := repeated.count()) > _MANY_REPEATED * repeated.points:

@@ -1,4 +1,4 @@
-"""What an import says of the names of labels."""
+"""What an import says of points without features, and of the names of labels."""
 
 import pytest
 from command_line import call
@@ -11,6 +11,18 @@ def said_of(tmp_path, capsys, labels, *options, out="out"):
     source = write_jsonl(tmp_path / f"{out}.jsonl", rows)
     call("data", "import", source, "--out", tmp_path / out, *options)
     return capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_test_part_of_other_words(tmp_path, capsys):
+    """Few of all points, but most of the test points."""
+    rows = [{"text": f"word{i % 50}", "labels": ["a"]} for i in range(200)]
+    source = write_jsonl(tmp_path / "in.jsonl", rows)
+    texts = ["words", "wording", " ", "word1"]
+    test = write_jsonl(tmp_path / "test.jsonl", [{"text": text, "labels": ["a"]} for text in texts])
+    call("data", "import", source, "--test", test, "--out", tmp_path / "out")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "50% of the test points have a text, but no feature" in said
+    assert "other options may find features in more texts: --token-pattern" in said
 
 
 @pytest.mark.parametrize("name", ["nan", "NaN", "None", "null", "NA", "N/A", "<NA>"])

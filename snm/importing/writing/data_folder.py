@@ -71,6 +71,7 @@ class Counts:
       without_labels: number of points without a label.
       without_features: number of points without a feature.
       without_text: number of points whose text is empty.
+      test_unknown: number of test points without a feature whose text is not empty.
       missing_values: number of points of each label whose name stands for a missing value in other
         programs, but of no known label.
       overlaps: how often labels are items of their points, by each of `Source.item_marks`.
@@ -83,6 +84,7 @@ class Counts:
         self.features = source.num_features
         self.labels = LabelIds(source.known_labels, source.new_labels)
         self.without_labels = self.without_features = self.without_text = 0
+        self.test_unknown = 0
         self.missing_values = collections.Counter[str]()
         self.overlaps = [Overlap(mark) for mark in source.item_marks]
         self.repeated, self.unspaced = RepeatedTexts(), Unspaced()
@@ -95,9 +97,12 @@ class Counts:
         tests = int(np.count_nonzero(chunk.is_test))
         self.test += tests
         self.train += len(rows) - tests
-        self.without_labels += _empty_rows(chunk.labels)
-        self.without_features += _empty_rows(chunk.features)
-        self.without_text += sum(row.text is not None and not row.text.strip() for row in rows)
+        no_text = np.array([row.text is not None and not row.text.strip() for row in rows], bool)
+        no_feature = _empty_rows(chunk.features)
+        self.without_labels += int(np.count_nonzero(_empty_rows(chunk.labels)))
+        self.without_features += int(np.count_nonzero(no_feature))
+        self.without_text += int(np.count_nonzero(no_text))
+        self.test_unknown += int(np.count_nonzero(no_feature & ~no_text & chunk.is_test))
         if self._weights is not None:
             weights = [row.weight for row in chunk.training_rows()]
             self._weights.append(np.array(weights, np.float32))
@@ -196,5 +201,5 @@ def _chunks(source: Source, ids: LabelIds) -> Iterator[_Chunk]:
             yield _Chunk(points, is_test, source.transform(points), ids.matrix(points))
 
 
-def _empty_rows(matrix: csr_matrix) -> int:
-    return int(np.count_nonzero(np.diff(matrix.indptr) == 0))
+def _empty_rows(matrix: csr_matrix) -> NDArray[np.bool_]:
+    return np.diff(matrix.indptr) == 0
