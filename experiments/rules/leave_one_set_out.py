@@ -2,11 +2,12 @@
 
     python -m experiments.rules.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
 
-For each data set, the two thresholds of the rule are chosen on all sets, and on all others. The
-score of a set at a dropout rate is interpolated linearly between the runs of
+For each data set, the two thresholds of the evidence lost are chosen on all sets, and on all
+others. The score of a set at a dropout rate is interpolated linearly between the runs of
 `experiments.defaults.default_preset` at 0, 0.2, 0.35 and 0.5: the mean of P@1, P@3, P@5 and PSP@5
-on a held-out fifth, as a share of the set's best. The generated sets of
-`experiments.defaults.default_preset` choose nothing; the file has the rule's choice for them too.
+on a held-out fifth, as a share of the set's best. The generated sets
+of `experiments.defaults.default_preset` choose nothing; the file has the rule's choice for them
+too.
 Prints Markdown.
 """
 
@@ -23,7 +24,7 @@ import tyro
 from experiments.defaults.default_preset import GENERATED, make_dataset
 from experiments.shared.command_line import run_command
 from snm.config import auto
-from snm.config.evidence import evidence_lost
+from snm.config.evidence import evidence_lost, neighbors_lost
 from snm.runs.folder import read_json, write_json
 
 RUNS = Path(__file__).parents[1] / "results" / "input-dropout.json"
@@ -48,7 +49,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | N
     for folder in data:
         dataset = make_dataset(folder)
         train, name = dataset.train, dataset.name
-        count = (train.points_per_label, evidence_lost(train))
+        count = (train.points_per_label, evidence_lost(train), neighbors_lost(train))
         rows[name] = {
             "data": name,
             "features a point": train.features_per_point,
@@ -92,13 +93,15 @@ def at(curve: Curve, share: float) -> float:
     return float(np.interp(share, list(curve), list(curve.values())))
 
 
-def rule(counts: tuple[float, float], thresholds: tuple[float, float]) -> float:
+def rule(counts: tuple[float, float, float], thresholds: tuple[float, float]) -> float:
     """`auto_input_dropout` with other thresholds."""
-    with mock.patch.object(auto, "_DROPOUT_THRESHOLDS", thresholds):
+    with mock.patch.object(auto, "_EVIDENCE_LOST", thresholds):
         return auto.auto_input_dropout(*counts)
 
 
-def chosen(curves: dict[str, Curve], counts: dict[str, tuple[float, float]]) -> tuple[float, float]:
+def chosen(
+    curves: dict[str, Curve], counts: dict[str, tuple[float, float, float]]
+) -> tuple[float, float]:
     """The thresholds of the highest mean share of the best, of equals the middle ones."""
 
     def score(thresholds: tuple[float, float]) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from scipy.sparse import csr_matrix
+
 from snm.config.auto_epochs import (
     FEW_POINTS,
     FREQUENT,
@@ -16,6 +18,8 @@ from snm.config.auto_epochs import (
     epochs_for_length,
     few_epochs,
 )
+from snm.data.statistics import dominant_feature
+from snm.data.weighting import filled
 
 __all__ = [
     "MIN_MEMORY_POINTS",
@@ -54,8 +58,10 @@ _MAX_REPEATED_LABELS = 0.01  # share of the labels that dropping seen labels may
 _ONE_LABEL = 1.1  # labels per point up to which points count as having one label
 _FREQUENT_SINGLE = 20  # training points of a frequent label, where points have one label
 _DENSE = 0.3  # share of nonzero values from which features count as dense
+_MIXED = 0.1  # the same, if one feature has far larger values than the others
 _EPOCHS_WITHOUT_DROPOUT = 3
-_DROPOUT_THRESHOLDS = (0.05, 0.08)  # evidence lost: full dropout below, none above
+_EVIDENCE_LOST = (0.05, 0.08)  # full dropout below, none above
+_NEIGHBORS_LOST = (0.15, 0.25)  # full dropout below, none above
 
 
 def auto_feature_init(features: float) -> float:
@@ -94,26 +100,33 @@ def auto_may_use_dropout(epochs: int, features: float) -> bool:
     return epochs > max(_EPOCHS_WITHOUT_DROPOUT, epochs_for_length(features))
 
 
-def auto_input_dropout(points_of_label: float, evidence_lost: float) -> float:
-    """The share for `--input-dropout auto`: 0.5, or less if it would remove decisive features.
+def auto_input_dropout(
+    points_of_label: float, evidence_lost: float, neighbors_lost: float
+) -> float:
+    """The share for `--input-dropout auto`: 0.5, or less if the rest no longer tells the labels.
 
     A label with few points overfits to features that they share by chance, and dropout prevents
     that. A label with hundreds of points does not: 0.3. If one of few features decides, such as a
     word that names the label, a visit without it has no evidence to learn from. So the share falls
-    linearly, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08.
+    linearly, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08. If only many features
+    together decide, it falls from 0.5 where neighbours lose 0.15 of their precision to 0 at 0.25.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
       evidence_lost: see `snm.config.evidence.evidence_lost`.
+      neighbors_lost: see `snm.config.evidence.neighbors_lost`.
 
     Example:
-      >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
+      >>> [auto_input_dropout(points, 0.03, 0.07) for points in (4.3, 14.0, 250.2)]
       [0.5, 0.5, 0.3]
-      >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.05, 0.07, 0.17)]
+      >>> [round(auto_input_dropout(14.0, lost, 0.07), 2) for lost in (0.05, 0.07, 0.17)]
       [0.5, 0.17, 0.0]
+      >>> [round(auto_input_dropout(14.0, 0.03, lost), 2) for lost in (0.15, 0.2, 0.39)]
+      [0.5, 0.25, 0.0]
     """
-    low, high = _DROPOUT_THRESHOLDS
-    share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
+    pairs = ((evidence_lost, _EVIDENCE_LOST), (neighbors_lost, _NEIGHBORS_LOST))
+    left = min((high - lost) / (high - low) for lost, (low, high) in pairs)
+    share = 0.5 * min(1.0, max(0.0, left))
     return min(share, 0.3) if points_of_label >= FREQUENT else share
 
 
@@ -345,25 +358,34 @@ def auto_sampled(num_labels: int, *, members: int = 1, item_splits: int = 0) -> 
     return min(num_labels - 1, 4096 if few else 8192)
 
 
-def auto_weighting(filled: float, *, negative: bool) -> Literal["tfidf", "l2", "standard"]:
+def auto_weighting(
+    features: csr_matrix, *, negative: bool, may_center: bool = True
+) -> Literal["tfidf", "l2", "standard"]:
     """The weighting for `--weighting auto`.
 
     All points share the mean of dense features. If it is far from 0, it makes up most of a point's
-    length, embeddings are nearly equal, and the model learns only the frequencies of the labels.
-    `standard` subtracts it. Sparse features have small means, and subtracting them would make the
-    points dense. It gained from a fifth of nonzero values on; with the limit used here, rows become
-    at most three times as long.
+    length, embeddings are nearly equal, and the model learns only the frequencies of the labels. So
+    does a number in another unit, such as a price among features of 0 and 1. `standard` subtracts
+    the means and divides by the deviations. Sparse features have small means, and subtracting them
+    would make the points dense: at most three times as long here, or ten times with such a number.
 
     Args:
-      filled: the share of nonzero values.
+      features: CSR [n, d], of the training points.
       negative: whether a value is below 0, which `tfidf` rejects.
+      may_center: whether `standard` is possible.
 
     Example:
-      >>> auto_weighting(0.9, negative=False), auto_weighting(0.01, negative=True)
-      ('standard', 'l2')
-      >>> auto_weighting(0.01, negative=False)
-      'tfidf'
+      >>> words = csr_matrix(([1.0, 1.0], ([0, 1], [0, 8])), shape=(2, 9))
+      >>> auto_weighting(words, negative=False), auto_weighting(words, negative=True)
+      ('tfidf', 'l2')
+      >>> with_prices = csr_matrix(([1.0, 90.0, 1.0, 70.0], ([0, 0, 1, 1], [0, 8, 1, 8])), (2, 9))
+      >>> auto_weighting(with_prices, negative=False)
+      'standard'
+      >>> auto_weighting(csr_matrix([[1, 2], [2, 1]]), negative=False)
+      'standard'
     """
-    if filled > _DENSE:
+    share = filled(features)
+    is_dense = share > _DENSE or (share > _MIXED and dominant_feature(features) is not None)
+    if may_center and is_dense:
         return "standard"
     return "l2" if negative else "tfidf"

@@ -11,7 +11,7 @@ import numpy as np
 from snm.config import auto as rules
 from snm.config import auto_epochs
 from snm.config.data_checks import check_bound, check_data, check_sampler, check_stages
-from snm.config.evidence import evidence_lost
+from snm.config.evidence import evidence_lost, neighbors_lost
 from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
@@ -20,7 +20,7 @@ from snm.data.dataset import Dataset
 from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
 from snm.data.repository.registry import PROPENSITY, propensity_of
-from snm.data.weighting import Kind, Weighting, filled
+from snm.data.weighting import Kind, Weighting
 from snm.distributed.dataset import count_seen_labels, has_negative
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
@@ -138,8 +138,9 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return 0.0  # dense features cannot replace each other
     if not rules.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
-    lost = evidence_lost(dataset.train)
-    return rules.auto_input_dropout(dataset.train.points_per_label, lost)
+    train = dataset.train
+    lost = evidence_lost(train), neighbors_lost(train)
+    return rules.auto_input_dropout(train.points_per_label, *lost)
 
 
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:
@@ -163,8 +164,8 @@ def _weighting(config: Config, dataset: Dataset, seen: str) -> Kind:
                 raise InputError("--weighting tfidf", found, "counts of at least 0, or l2")
     if config.weighting != "auto":
         return config.weighting
-    share = 0.0 if seen == "drop" else filled(parts[0])
-    return rules.auto_weighting(share, negative=any(map(has_negative, parts)))
+    negative = any(map(has_negative, parts))
+    return rules.auto_weighting(parts[0], negative=negative, may_center=seen == "keep")
 
 
 def _members_at_once(config: Config, dataset: Dataset, members: int) -> int:

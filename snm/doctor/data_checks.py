@@ -19,7 +19,6 @@ from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.names import case_variants
 from snm.data.repository.registry import PROPENSITY, propensity_of
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
-from snm.data.weighting import filled
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.folder_advice import advice_on_files
 from snm.doctor.text_scan import Scan, scan
@@ -184,7 +183,7 @@ def _check_repeats(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Fin
 
 def _check_empty_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
     # `negative` decides between the other two.
-    standard = auto_weighting(filled(dataset.train.features), negative=False) == "standard"
+    standard = auto_weighting(dataset.train.features, negative=False) == "standard"
     for part, what, effect in (
         ("train", "labels", "left out of training"),
         ("train", "features", "only the biases of the labels train"),

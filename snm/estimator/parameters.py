@@ -15,7 +15,6 @@ from snm.config.fields import settings_with
 from snm.config.marks import Trait
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, preset
-from snm.data.weighting import filled
 from snm.errors import InputError
 from snm.text import nearest
 
@@ -108,7 +107,7 @@ def with_weighting(config: Config, features: csr_matrix, *, in_parts: bool) -> C
     if config.weighting != "auto":
         return config
     few = in_parts and features.shape[0] < _MIN_STANDARDIZED
-    kind = auto_weighting(0.0 if few else filled(features), negative=True)
+    kind = auto_weighting(features, negative=True, may_center=not few)
     return dataclasses.replace(config, weighting=kind)
 
 

@@ -83,8 +83,8 @@ def test_a_program_that_hears_first_what_stops_this_process(tmp_path: Path) -> N
         run_tied(["sh", "-c", "kill -TERM $$"], tmp_path / "errors", stop)
     del asked[:]
     assert run_tied(["sh", "-c", "exit 5"], tmp_path / "errors", stop) == "exit status 5"
-    heard = run_tied(["sh", "-c", "kill -INT $$"], tmp_path / "errors", lambda: False)
-    assert heard == "ended by SIGINT"
+    heard = run_tied(["sh", "-c", "kill -TERM $$"], tmp_path / "errors", lambda: False)
+    assert heard == "ended by SIGTERM"
 
 
 def test_environment_of_a_tied_program(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def test_few_epochs_have_no_dropout(monkeypatch):
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     random = dataclasses.replace(preset("default"), class_init="random")
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr("snm.config.resolve.neighbors_lost", lambda *_: 0.0)
     monkeypatch.setattr(auto_epochs, "_VISITS", 400)
     monkeypatch.setattr(auto_epochs, "_MORE_VISITS", 1000)
     for two, one, of_centroids, of_random in (
@@ -51,6 +52,7 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     monkeypatch.setattr(auto_epochs, "_VISITS", 3000)  # else so few points are visited often anyway
     monkeypatch.setattr(auto_epochs, "_ONE_EPOCH", 3000)
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr("snm.config.resolve.neighbors_lost", lambda *_: 0.0)
     found = resolve(preset("default"), long)
     assert (found.epochs, found.input_dropout) == (4, 0.0)
     dense = dataclasses.replace(preset("default"), weighting="standard")
@@ -83,6 +85,7 @@ def test_split_items_count_as_visits(monkeypatch):
     data = tiny.tastes()
     monkeypatch.setattr(auto_epochs, "_VISITS", 7_200)
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr("snm.config.resolve.neighbors_lost", lambda *_: 0.0)
     found = resolve(preset("default"), data)
     assert (found.class_init, found.item_splits, found.epochs) == ("random", 1, 6)
     monkeypatch.setattr(auto_epochs, "_VISITS", 1_200)  # 1 epoch, but random rows get 3

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from snm.config import evidence
-from snm.config.evidence import evidence_lost
+from snm.config.evidence import evidence_lost, neighbors_lost
 from snm.data.dataset import Points
 
 
@@ -88,3 +88,48 @@ def test_extremes() -> None:
     assert evidence_lost(points(many, one)) == pytest.approx((1 - 4 / 19) / 2**10)
     assert evidence_lost(points(np.eye(6), np.eye(6))) == 0.0  # no other point has either
     assert evidence_lost(points(one, np.zeros((20, 3)))) == 0.0
+
+
+def votes_of_neighbors(x: np.ndarray, y: np.ndarray, kept: np.ndarray) -> float:
+    """The share of points whose ten most similar others, by what is kept of it, vote rightly."""
+    idf = np.log((1 + len(x)) / (1 + (x > 0).sum(axis=0))) + 1
+    stored, asked = (x > 0) * idf, (x > 0) * kept * idf
+    right = []
+    for point in np.flatnonzero(y.any(axis=1)):
+        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(asked[point])
+        cosines = stored @ asked[point] / np.where(lengths > 0, lengths, 1)
+        cosines[point] = 0
+        nearest = np.argsort(-cosines, kind="stable")[:10]
+        shares = cosines[nearest] @ y[nearest]
+        right.append(shares.max() > 0 and y[point, shares.argmax()] > 0)
+    return float(np.mean(right))
+
+
+def test_neighbors_lost_is_the_definition() -> None:
+    rng = np.random.default_rng(3)
+    x = (rng.random((150, 40)) < 0.2) * rng.random((150, 40))
+    y = (x[:, :6] > 0) & (x[:, 6:12] > 0)  # two features together
+    data = points(x, y.astype(float))
+    kept = np.ones(x.shape, bool)
+    rows = np.flatnonzero(y.any(axis=1))
+    features = data.features[rows]
+    dropped = np.random.default_rng(0).random(features.nnz) < 0.5
+    kept[rows[features.nonzero()[0][dropped]], features.nonzero()[1][dropped]] = False
+    expected = votes_of_neighbors(x, y, np.ones(x.shape)) - votes_of_neighbors(x, y, kept)
+    assert neighbors_lost(data) == pytest.approx(expected, abs=1.5 / len(rows))  # near ties
+    assert expected > 0.1
+
+
+def test_neighbors_lose_where_only_all_features_together_decide() -> None:
+    """Six digits of base 3, and the class is the first two times the last two of them."""
+    rng = np.random.default_rng(0)
+    digits = rng.integers(3, size=(3000, 6))
+    x = np.eye(3)[digits].reshape(3000, 18)
+    classes = digits[:, 0] + 3 * digits[:, 1] + 9 * digits[:, 4] + 27 * digits[:, 5]
+    together = neighbors_lost(points(x, np.eye(81)[classes]))
+    # Any third of a point's twelve words names its class.
+    words = np.repeat(np.eye(40)[rng.integers(40, size=3000)], 12, axis=1)
+    words *= rng.random(words.shape) < 0.5
+    alone = neighbors_lost(points(words, words[:, ::12] > 0))
+    assert together > 0.4 and abs(alone) < 0.05
+    assert neighbors_lost(points(x, np.zeros((3000, 2)))) == 0.0

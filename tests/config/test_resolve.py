@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 import snm
 from snm.config import auto as rules
 from snm.config import auto_epochs
-from snm.config.evidence import evidence_lost
+from snm.config.evidence import evidence_lost, neighbors_lost
 from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
 from snm.errors import InputError
@@ -45,7 +45,9 @@ def test_auto_becomes_what_the_rules_say():
     assert data.train.labels.nnz / 50 >= 100
     lost = evidence_lost(data.train)
     assert 0.04 < lost < 0.16  # few features, of which one decides
-    assert found.input_dropout == rules.auto_input_dropout(120, lost) < 0.3
+    assert (
+        found.input_dropout == rules.auto_input_dropout(120, lost, neighbors_lost(data.train)) < 0.3
+    )
     assert found.learn_score_scale is True
     assert resolve(preset("paper"), data).input_dropout == 0
     rare = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
@@ -57,7 +59,8 @@ def test_auto_becomes_what_the_rules_say():
     random = resolve(dataclasses.replace(preset("default"), class_init="random"), rare)
     assert (random.class_init, random.epochs) == ("random", 30)
     assert resolve(preset("paper"), rare).class_init == "random"
-    assert few.input_dropout == rules.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
+    lost = evidence_lost(rare.train), neighbors_lost(rare.train)
+    assert few.input_dropout == rules.auto_input_dropout(60, *lost) < 0.5
     assert few.learn_score_scale is False
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)
     assert (alone.members, alone.dim) == (1, 512)

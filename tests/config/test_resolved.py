@@ -145,6 +145,7 @@ def test_a_run_keeps_its_propensities_where_its_data_have_another_name(tmp_path)
 
 def test_what_few_passes_decided_stays_when_passes_are_added(tmp_path, monkeypatch):
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr("snm.config.resolve.neighbors_lost", lambda *_: 0.0)
     monkeypatch.setattr("snm.config.auto.MIN_MEMORY_POINTS", 20)
     monkeypatch.setattr(
         "snm.config.auto.auto_memory", lambda n, members, epochs, *_, **__: epochs < 4
