@@ -197,9 +197,13 @@ def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: 
         raise InputError(f"--run-dir {name}", found, expected)
     if run.result.exists():  # the run has what it needs
         return None
+    memory = memory_bytes(config, dataset).stored
+    # To count the steps splits the data: only where the most that any run keeps has no room.
+    most = config.members * size * (2 * config.keep_checkpoints + 3)
+    if free >= max(0, most - there) + memory:
+        return None
     checkpoints = config.members * size * _most_checkpoints(config, dataset, state)
     checkpoints = max(0, checkpoints - there)
-    memory = memory_bytes(config, dataset).stored
     if free >= checkpoints + memory:
         return None
     sizes = f"the checkpoints take up to {format_bytes(checkpoints)}{' more' if there else ''}"

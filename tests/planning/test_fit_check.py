@@ -61,6 +61,22 @@ def test_all_checkpoints_that_are_kept_need_room(dataset, tmp_path, monkeypatch,
     assert check_disk(monkeypatch, dataset, tmp_path, number, **changes) is None
 
 
+@pytest.mark.parametrize("refit", [False, True])
+def test_the_data_are_not_split_where_the_disk_has_much_room(dataset, tmp_path, monkeypatch, refit):
+    """Seven checkpoints of a member, with those of the refit: more than any run keeps."""
+    counted = []
+    count_steps = fit_check.count_steps_per_epoch
+    monkeypatch.setattr(
+        fit_check, "count_steps_per_epoch", lambda *args: counted.append(1) or count_steps(*args)
+    )
+    changes = dict(epochs=5, members=2, validation_fraction=0.3)
+    changes |= dict(patience=1, refit=True) if refit else {}
+    assert check_disk(monkeypatch, dataset, tmp_path, 14, **changes) is None
+    assert not counted
+    told = check_disk(monkeypatch, dataset, tmp_path, 13.5, **changes)
+    assert counted and (told is not None) == refit
+
+
 def test_checkpoints_that_are_there_need_no_more_room(dataset, tmp_path, monkeypatch):
     """Two of three are."""
     for step in ("4", "8"):
