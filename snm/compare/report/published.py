@@ -121,12 +121,16 @@ FIGURES: dict[str, dict[str, dict[str, Figures]]] = {
 Data sets have the names of `snm/data/repository/registry.toml`.
 """
 
+_AMBIGUOUS = ("amazon",)
+"""Aliases of the registry by which other data sets go too."""
+
 
 def published_for(name: str) -> dict[str, Any] | None:
     """The published figures of a data set.
 
     Args:
-      name: of the data set, as `snm.data.repository.registry.entry_like` reads it.
+      name: of the data set, as `snm.data.repository.registry.entry_like` reads it; but not
+        `amazon`, which may be one of several.
 
     Returns:
       `source`, a note with the sources; `columns`, the names of the metrics; `rows`, each with
@@ -137,7 +141,7 @@ def published_for(name: str) -> dict[str, Any] | None:
       >>> published_for("amazon-670k")["rows"][0]["metrics"]["P@1"]
       44.68
     """
-    entry = entry_like(name)
+    entry = None if name.lower() in _AMBIGUOUS else entry_like(name)
     figures = FIGURES.get(entry.name) if entry is not None else None
     if figures is None:
         return None

@@ -139,9 +139,9 @@ def entry_like(name: str) -> Entry | None:
       >>> [entry and entry.name for entry in map(entry_like, ("amazon_670k.bow", "mine"))]
       ['Amazon-670K', None]
     """
+    letters = _letters(name)
     for entry in sorted(read_registry(), key=lambda entry: -len(entry.name)):
-        aliases = map(str.lower, entry.aliases)
-        if _letters(name).startswith(_letters(entry.name)) or name.lower() in aliases:
+        if letters.startswith(_letters(entry.name)) or letters in map(_letters, entry.aliases):
             return entry
     return None
 

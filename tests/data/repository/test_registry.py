@@ -52,6 +52,8 @@ def test_the_packages_registry():
         ("amazon_3m", (0.6, 2.6)),
         ("Amazon-670K.bow", (0.6, 2.6)),
         ("wikiLSHTC", (0.5, 0.4)),
+        ("wiki-LSHTC", (0.5, 0.4)),
+        ("amazon", (0.6, 2.6)),
         ("LF-WikiSeeAlsoTitles-320K", (0.55, 1.5)),
         ("AmazonCat-13K", (0.55, 1.5)),
         ("Delicious-200K", (0.55, 1.5)),
