@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,9 @@ __all__ = ["examine_data"]
 
 _WHOLE = ("train.txt", "test.txt")  # with labels and features; other texts have one of the two
 _MANY = 0.01  # fraction of rows above which a note becomes a warning
+# A and B of Jain, Prabhu and Varma (KDD 2016), by a pattern in the name of a data set outside the
+# registry. AmazonCat, Wiki10 and WikiSeeAlso use those of other data sets.
+_PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10|seealso)", 0.5, 0.4))
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
@@ -283,10 +287,22 @@ def _check_filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_propensities(dataset: Dataset) -> Iterator[Finding]:
-    own = propensity_of(dataset.name)
-    if own is not None and own != PROPENSITY:
-        found = f"A = {own[0]}, B = {own[1]}, those of the public data set of this name"
-        yield Finding("ok", "propensities", found)
+    """Compares A and B of `auto` with those of data sets whose names are alike."""
+    if (own := propensity_of(dataset.name)) is not None:
+        if own != PROPENSITY:
+            found = f"A = {own[0]}, B = {own[1]}, those of the public data set of this name"
+            yield Finding("ok", "propensities", found)
+        return
+    for word, a, b in _PROPENSITIES:
+        if re.search(word, dataset.name.lower()):
+            yield Finding(
+                "note",
+                "propensities",
+                f"data sets of this name use A = {a}, B = {b}; the default is {PROPENSITY[0]}, "
+                f"{PROPENSITY[1]}",
+                f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
+            )
+            return
 
 
 def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:

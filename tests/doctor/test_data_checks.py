@@ -262,8 +262,23 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
     assert "1 label with the name of another" in found(folder)["names"].found
     assert "propensities" not in found(shutil.copytree(folder, tmp_path / "AmazonCat-13K"))
     named = snm.load_data(folder)
-    for name in ("Wiki10-31K.bow", "LF-WikiSeeAlso-320K", "amazon-sports"):
-        assert not list(data_checks._check_propensities(replace(named, name=name)))
+    for name, a, b in (
+        ("amazoncat", None, None),
+        ("AmazonCat-13K.bow", None, None),
+        ("Wiki10-31K.bow", None, None),
+        ("LF-WikiSeeAlso-320K", None, None),
+        ("WikiSeeAlsoTitles.bow", None, None),
+        ("WikiLSHTC-325K", None, None),
+        ("Amazon-670K.bow", None, None),
+        ("LF-WikiTitles", 0.5, 0.4),
+        ("Wikipedia-500K", 0.5, 0.4),
+        ("amazon-sports", 0.6, 2.6),
+    ):
+        checked = data_checks._check_propensities(replace(named, name=name))
+        advice = [finding.advice for finding in checked if finding.level != "ok"]
+        assert advice == ([] if a is None else [
+            f"for comparable PSP, give --propensity-a {a} --propensity-b {b}"
+        ])  # fmt: skip
     (fine,) = data_checks._check_propensities(replace(named, name="Amazon-670K.bow"))
     assert fine.found == "A = 0.6, B = 2.6, those of the public data set of this name"
     lines = lines_of(folder)
