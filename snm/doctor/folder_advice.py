@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from pathlib import Path
 
@@ -29,18 +30,22 @@ def advice_on_files(folder: Path) -> str:
     if (split := SplitFiles.among(files)) is not None:
         found = f"{split.train.name} and {split.test.name} have rows of {split.points.name}"
         return f"{found}: make a data set of them with `{split.command}`"
-    for path in sorted(files, key=_order):
-        if path.name.startswith(_FILTER) or is_split(path):
-            continue
-        shown, first = path.relative_to(folder), first_line(path)
+    firsts = [
+        (path, first_line(path))
+        for path in sorted(files, key=_order)
+        if not path.name.startswith(_FILTER) and not is_split(path)
+    ]
+    # A header is stronger evidence than a suffix or the look of a line.
+    headed = [path for path, first in firsts if HEADER.fullmatch(first)]
+    for path, part in itertools.product(headed, ("train", "test")):
+        if _is_in_part(part, path):
+            shown, title = path.relative_to(folder), "the repository's text with a header"
+            where = "" if path.parent == folder else f" and give {path.parent} as DATA"
+            return f"{shown} looks like {title}: name it {part}.txt{where}"
+    for path, first in firsts:
         if (form := recognize(path, first)) is not None:
-            title = READERS[form].title or form
+            shown, title = path.relative_to(folder), READERS[form].title or form
             return f"{shown} looks like {title}: bring it in with `snm data import`"
-        for part in ("train", "test") if HEADER.fullmatch(first) else ():
-            if _is_in_part(part, path):
-                where = "" if shown.parent == Path() else f" and give {path.parent} as DATA"
-                title = "the repository's text with a header"
-                return f"{shown} looks like {title}: name it {part}.txt{where}"
     names = ", ".join(str(path.relative_to(folder)) for path in files[:_FILES_LISTED])
     return f"the folder holds {names or 'nothing'}; docs/formats.md lists the files of a data set"
 

@@ -60,3 +60,10 @@ def test_training_points_come_before_test_points_and_filters(tmp_path):
     assert advice(tmp_path).endswith("a header: name it test.txt")
     (tmp_path / "a_train.txt").write_text("1 30 20\n1 2:1\n")
     assert advice(tmp_path).endswith("a header: name it train.txt")
+
+
+def test_a_header_says_more_than_the_suffix_of_another_file(tmp_path):
+    (tmp_path / "meta.tsv").write_text("id\tname\n1\ta\n")
+    assert advice(tmp_path).startswith("meta.tsv looks like CSV: ")
+    (tmp_path / "my_test.txt").write_text("3 5 2\n0 1:1\n1 2:1\n0 3:1\n")
+    assert advice(tmp_path).startswith("my_test.txt looks like the repository's text with a header")
