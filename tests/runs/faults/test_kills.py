@@ -12,7 +12,7 @@ from small_runs import arrays, same
 
 from snm.runs.folder import RunFolder
 
-KILLS = 8  # or more, until one of them met a checkpoint that was being written
+KILLS = 8  # or up to twice as many, until one met a checkpoint that was being written
 EPOCHS = 400  # a checkpoint each: much of the time goes to writing them
 WINDOW = (2.0, 5.0)  # seconds from the start of a process: the imports, compiling, some steps
 
@@ -29,7 +29,7 @@ def test_kills_lose_nothing(tmp_path):
         assert process.wait() == 0, process.stderr.read()
     rng = np.random.default_rng(6)
     run, met = tmp_path / "run", {"start": 0, "steps": 0, "checkpoint": 0}
-    for number in range(5 * KILLS):
+    for number in range(2 * KILLS):
         checkpoints = RunFolder(run).checkpoints(2)
         before = checkpoints.latest() or 0
         with start(data, run) as process:
