@@ -200,7 +200,7 @@ class MemoryBytes(NamedTuple):
 
 
 def memory_bytes(config: ResolvedConfig, dataset: Dataset) -> MemoryBytes:
-    """Counts what a memory stores, before it is known what it keeps; all 0 if none is tried."""
+    """The bytes of a memory, before it is known what it keeps; all 0 if none is tried."""
     if config.memory != "on":
         return MemoryBytes(0, 0, 0)
     train, names = dataset.train, label_name_points(config, dataset)
