@@ -17,33 +17,27 @@ from typing import Any
 import tyro
 
 import snm
+from experiments.shared.arms import metrics_on_test
 from experiments.shared.command_line import run_command
-from snm.config.resolved import ResolvedConfig
 from snm.config.settings import preset
 from snm.data.dataset import Dataset
-from snm.evaluation.evaluate import Measures
 from snm.export.cli import Export
 from snm.export.manifest import read_manifest
-from snm.runs.folder import RunFolder, write_json
-from snm.trainer.evaluate_run import score_test_points
+from snm.runs.folder import write_json
 
 METRICS = ("P@1", "P@3", "P@5")
 
 
-def measure(run: Path, config: ResolvedConfig, dataset: Dataset, place: Path) -> dict[str, Any]:
+def measure(run: Path, dataset: Dataset, place: Path) -> dict[str, Any]:
     """Recall of int8 rows; precision and size of both exports of a run."""
     found: dict[str, Any] = {}
-    propensity = (config.propensity_a, config.propensity_b)
     for rows in ("float32", "int8"):
         out = place / rows
         Export(run, to="npy", out=out, rows=rows)()
         model = snm.load(out)
-        metrics = score_test_points(
-            model, dataset, propensity, Measures(), trained_on=[dataset.train]
-        )["metrics"]
         files = [out / f"model-{table}.npy" for table in ("feature_rows", "class_rows")]
         size = sum(file.stat().st_size for file in files)
-        found[rows] = {"MiB": size / 2**20, **{name: metrics[name] for name in METRICS}}
+        found[rows] = {"MiB": size / 2**20, **metrics_on_test(model, dataset, METRICS)}
     found["memory"] = model.memory is not None
     found["recall"] = read_manifest(out, "npy")["measured"]["recall"]
     return found
@@ -60,8 +54,7 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
             snm.train(folder, config, place / "run")
             labels = dataset.train.num_labels
             about = {"data": dataset.name, "labels": labels, "test points": dataset.test.num_points}
-            settings = RunFolder(place / "run").settings()
-            sets.append(about | measure(place / "run", settings, dataset, place))
+            sets.append(about | measure(place / "run", dataset, place))
         print(sets[-1], flush=True)
         write_json(out, {"preset": "fast", "sets": sets})
 

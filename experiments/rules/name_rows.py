@@ -25,12 +25,11 @@ import tyro
 from numpy.typing import NDArray
 
 import snm
+from experiments.shared.arms import metrics_on_test
 from experiments.shared.command_line import run_command
-from snm.evaluation.evaluate import Measures
 from snm.grow.name_rows import predict_rows_from_names
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json
-from snm.trainer.evaluate_run import score_test_points
 
 STRENGTHS = (0.0, 1.0, 2.0, 4.0)
 MEASURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
@@ -85,11 +84,8 @@ def measure(data: Path, seed: int) -> list[dict[str, Any]]:
         model = dataclasses.replace(
             predictor, state=dataclasses.replace(predictor.state, head=head)
         )
-        metrics = score_test_points(
-            model, dataset, propensity, Measures(), trained_on=[dataset.train]
-        )["metrics"]
         results.append({"data": dataset.name, "seed": seed, "strength": strength}
-                    | {name: metrics[name] for name in MEASURES})  # fmt: skip
+                    | metrics_on_test(model, dataset, MEASURES, propensity))  # fmt: skip
     return results
 
 

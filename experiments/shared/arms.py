@@ -72,13 +72,14 @@ def train_and_score(
 
 
 def metrics_on_test(
-    model: snm.Predictor, dataset: Dataset, keys: Iterable[str] = KEYS
+    model: snm.Predictor,
+    dataset: Dataset,
+    keys: Iterable[str] = KEYS,
+    propensity: tuple[float, float] = PROPENSITY,
 ) -> dict[str, float]:
     """Metrics of a model on the test points, with label frequencies of the training points."""
-    metrics = score_test_points(model, dataset, PROPENSITY, Measures(), trained_on=[dataset.train])[
-        "metrics"
-    ]
-    return {key: metrics[key] for key in keys}
+    scored = score_test_points(model, dataset, propensity, Measures(), trained_on=[dataset.train])
+    return {key: scored["metrics"][key] for key in keys}
 
 
 def tune(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str) -> dict[str, Any]:

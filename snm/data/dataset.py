@@ -54,7 +54,8 @@ class Points:
     Raises:
       InputError: features or labels are not matrices of numbers; features, labels and weights have
         different numbers of rows; the filter has no pairs of integers, or one out of range; or a
-        weight is no number, negative or not finite, or a label weight is 0.
+        weight is no number, negative, not finite or so small that float32 makes 0 of it, or a label
+        weight is 0.
     """
 
     features: csr_matrix
@@ -230,7 +231,8 @@ def _convert(points: Points, name: str, dtype: type[np.number], where: str, expe
     """Makes an attribute an array of a dtype, as lists and other arrays have the same values.
 
     Raises:
-      InputError: it is no array of integers or, for floats, of real numbers.
+      InputError: it is no array of integers or, for floats, of real numbers, or float32 would make
+        0 of a number.
     """
     value = getattr(points, name)
     if value is None or (isinstance(value, np.ndarray) and value.dtype == dtype and value.size):
@@ -244,8 +246,11 @@ def _convert(points: Points, name: str, dtype: type[np.number], where: str, expe
     elif array.dtype.kind not in ("iu" if dtype is np.int64 else "biuf"):
         found = f"an array of {array.dtype}" if array.ndim else f"a {type(value).__name__}"
         raise InputError(where, found, expected)
-    with np.errstate(over="ignore"):  # infinite weights are refused below
-        object.__setattr__(points, name, array.astype(dtype))
+    with np.errstate(over="ignore"):  # `_check` refuses infinite weights
+        converted = array.astype(dtype)
+    if (lost := np.flatnonzero((converted == 0) & (array != 0))).size:
+        raise InputError(where, f"{array.flat[lost[0]]}, which float32 cannot hold", expected)
+    object.__setattr__(points, name, converted)
 
 
 def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:

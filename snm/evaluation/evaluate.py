@@ -24,7 +24,6 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K
 
 __all__ = [
-    "DEFAULT_MEASURES",
     "Measures",
     "TrainCounts",
     "can_evaluate",
@@ -70,8 +69,7 @@ class Measures(NamedTuple):
     popularity: bool = False
 
 
-DEFAULT_MEASURES = Measures()
-"""The metrics at k = 1, 3 and 5 only."""
+_DEFAULT_MEASURES = Measures()
 
 
 def remove_filtered_labels(points: Points) -> Points:
@@ -102,7 +100,7 @@ def evaluate_points(
     predictor: Predictor,
     points: Points,
     train: TrainCounts | None,
-    measures: Measures = DEFAULT_MEASURES,
+    measures: Measures = _DEFAULT_MEASURES,
     *,
     duplicates: NDArray[np.bool_] | None = None,
     on_progress: Callable[[int], None] | None = None,
@@ -115,7 +113,7 @@ def evaluate_points(
         correct nor as wrong.
       train: counts of the training set. None if they are unknown: then there is no PSP, no PSnDCG
         and no group of labels.
-      measures: which metrics to compute.
+      measures: which metrics to compute; by default those at k = 1, 3 and 5 only.
       duplicates: bool [n], points whose features equal those of a training point. A second set of
         metrics excludes them.
       on_progress: called with the number of points done; the AUC counts from the start again.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from snm.data.formats.layouts import find_names
@@ -10,6 +9,7 @@ from snm.data.formats.line_files import read_lines
 from snm.data.load import fetched
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
+from snm.system.files.checks import local_folder
 
 __all__ = ["LikeIds", "read_like"]
 
@@ -27,9 +27,8 @@ def read_like(like: str) -> LikeIds:
     Raises:
       InputError: it is none of these, or was not trained on or made of texts.
     """
-    if "://" in like:  # not in the message, for it may have a password
-        raise InputError("--like", "an address", "a folder of this machine")
-    folder = fetched(like) or Path(like)
+    local = local_folder("--like", like)
+    folder = fetched(like) or local
     vectorizer, names = folder / "vectorizer.json", find_names(folder)
     if not vectorizer.is_file() or names is None:
         found = "no such folder"

@@ -89,6 +89,11 @@ def test_a_filter_and_weights_may_be_lists():
         ({"weights": "heavy"}, "weights of points: found a str, expected one weight a point"),
         ({"weights": [1, "2", 3]}, "weights of points: found an array of <U.*, expected one"),
         ({"weights": [1, 1e300, 1]}, "weights of points: found inf of point 1, expected a finite"),
+        (
+            {"weights": [1, 1e-60, 1]},
+            "weights of points: found 1e-60, which float32 cannot hold, expected one weight",
+        ),
+        ({"label_weights": np.full(3, 1e-60)}, "weights of labels: found 1e-60, which float32"),
         ({"label_weights": [1, None, 1]}, "weights of labels: found an array of object, expected"),
         ({"label_weights": [1, 2]}, r"weights of labels: found shape \(2,\) for 3 labels"),
     ],

@@ -13,7 +13,8 @@ number, and of the numbers in its text:
       1.5 | = 4 * 1000 * 375 / 10**6
       no results | 0.5, 0.07
 
-In a table, `rows` is a regular expression of the line; of the rules for a cell the first counts.
+In a table, `rows` is a regular expression of the line; of the rules for a cell the first counts,
+and each rule must have a figure.
 `columns` are headings, or numbers such as `#2`, the third. In `file path`, `{0}` is the first cell
 of the row (the one above, where it is empty), by the name that `names` gives it, and `{head}` the
 heading, likewise. The numbers before a path of `text` must occur in the section. `no results` are
@@ -255,18 +256,23 @@ def _of_table(page: str, lines: list[str], table: str) -> Iterator[Figure]:
         rules.append((rows, columns, place))
     head, _, *rows = (_cells(line) for line in table.splitlines())
     above = [""] * len(head)
+    used = set()
     for cells in rows:
         above = [cell or before for cell, before in zip(cells, above, strict=True)]
         known = [names.get(_plain(cell), _plain(cell)) for cell in above]
         mine = [rule for rule in rules if re.search(rule[0], " | ".join(cells))]
         taken: set[int] = set()
-        for _, columns, where in mine:
-            for column in map(str.strip, columns.split(",")):
+        for rule in mine:
+            for column in map(str.strip, rule[1].split(",")):
                 place = int(column[1:]) if column.startswith("#") else head.index(column)
                 if place not in taken:
                     taken.add(place)
                     called = names.get(head[place], head[place])
-                    yield from _of_cell(page, cells[place], called, where, known)
+                    for figure in _of_cell(page, cells[place], called, rule[2], known):
+                        used.add(rule)
+                        yield figure
+    unused = [" | ".join(rule[:2]) for rule in rules if rule not in used]
+    assert not unused, f"{page}: no figure in the table has the rule {', '.join(unused)}"
 
 
 def _of_cell(page: str, cell: str, heading: str, place: str, known: list[str]) -> Iterator[Figure]:

@@ -24,7 +24,7 @@ PAGES = {
     "docs/reproducing.md": 11,
     "docs/results.md": 494,
     "docs/serving.md": 70,
-    "docs/speed.md": 58,
+    "docs/speed.md": 69,
     "docs/targets.md": 90,
     "docs/theory.md": 0,
     "docs/trust.md": 40,
@@ -149,15 +149,19 @@ Its 0.07 is said elsewhere, and 1.6 too.
     ("sources", "said"),
     [
         ("# Page\ntext\n  1.6 | f.json share\n", r"\['1.6'\] not in the text of # Page"),
-        ("# Page\ntable 1\n  . | #1 | f.json share\n", "no table 1 below # Page"),
+        ("# Page\ntable 2\n  . | #1 | f.json share\n", "no table 2 below # Page"),
         ("## Page\ntext\n  no results | 2\n", "no heading ## Page"),
+        (
+            "# Page\ntable 1\n  1 | #0 | f.json share\n  ^2 | #0 | f.json share\n",
+            r"no figure in the table has the rule \^2 \| #0",
+        ),
         ("# Page\ntables 1\n  . | #1 | f.json share\n", "found tables 1, expected table or text"),
     ],
 )
 def test_sources_of_what_is_not_there(sources, said, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     with pytest.raises(AssertionError, match=said):
-        list(figures.figures(written(tmp_path, "# Page\n\nNothing.\n", sources)))
+        list(figures.figures(written(tmp_path, "# Page\n\n| n |\n|---|\n| 1 |\n", sources)))
 
 
 def test_every_page_with_sources_is_looked_at():

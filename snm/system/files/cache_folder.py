@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from snm.errors import InputError
+from snm.system.files.checks import local_folder
 
 __all__ = ["cache_folder"]
 
@@ -31,7 +32,7 @@ def cache_folder(chosen: str | Path | None = None) -> Path | None:
     if chosen is None:
         place, is_default = _users()
     else:
-        place, is_default = _local("cache", chosen), False
+        place, is_default = local_folder("cache", chosen), False
     if place is None:
         return None
     with contextlib.suppress(OSError):  # then nothing is cached
@@ -45,26 +46,13 @@ def cache_folder(chosen: str | Path | None = None) -> Path | None:
 def _users() -> tuple[Path | None, bool]:
     """The user's folder, and whether this program chose its name rather than the user."""
     if place := os.environ.get("SNM_CACHE"):
-        return _local("SNM_CACHE", place), False
+        return local_folder("SNM_CACHE", place), False
     if place := os.environ.get("XDG_CACHE_HOME"):
         return Path(place) / "snm", True
     try:
         return Path.home() / ".cache" / "snm", True
     except RuntimeError:  # the account has no home folder
         return None, True
-
-
-def _local(where: str, place: str | Path) -> Path:
-    """The path of a folder; rejects an address and what is no path.
-
-    Raises:
-      InputError: see `cache_folder`.
-    """
-    if not isinstance(place, (str, os.PathLike)):
-        raise InputError(where, f"a value of type {type(place).__name__}", "a folder")
-    if "://" in str(place):  # not in the message, for it may have a password
-        raise InputError(where, "an address", "a folder of this machine")
-    return Path(place)
 
 
 def _check_private(place: Path, is_default: bool) -> None:

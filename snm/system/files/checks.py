@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from snm.errors import InputError
 from snm.system.faults import describe_error
 
-__all__ = ["check_is_file", "check_new", "check_reachable", "check_writable"]
+__all__ = ["check_is_file", "check_new", "check_reachable", "check_writable", "local_folder"]
 
 
 def check_reachable(path: Path) -> None:
@@ -67,3 +68,20 @@ def check_new(flag: str, path: Path) -> None:
     if path.exists():
         where = f"{flag} {path}" if flag else str(path)
         raise InputError(where, "a file or folder of that name", "a new folder")
+
+
+def local_folder(where: str, place: str | Path) -> Path:
+    """The path of a folder that a user names; it need not exist.
+
+    Args:
+      where: what names it, for the message.
+      place: the folder.
+
+    Raises:
+      InputError: it is an address, or no path.
+    """
+    if not isinstance(place, (str, os.PathLike)):
+        raise InputError(where, f"a value of type {type(place).__name__}", "a folder")
+    if "://" in str(place):  # not in the message, for it may have a password
+        raise InputError(where, "an address", "a folder of this machine")
+    return Path(place)
