@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from snm.errors import InputError
 from snm.system.faults import describe_error
 
 __all__ = ["check_is_file", "check_new", "check_reachable", "check_writable", "local_folder"]
+
+# `Path` turns two slashes into one.
+_ADDRESS = re.compile(r"://|^[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def check_reachable(path: Path) -> None:
@@ -82,6 +86,6 @@ def local_folder(where: str, place: str | Path) -> Path:
     """
     if not isinstance(place, (str, os.PathLike)):
         raise InputError(where, f"a value of type {type(place).__name__}", "a folder")
-    if "://" in str(place):  # not in the message, for it may have a password
+    if _ADDRESS.search(str(place)):  # not in the message, for it may have a password
         raise InputError(where, "an address", "a folder of this machine")
     return Path(place)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 import tiny
@@ -84,3 +85,17 @@ def test_an_address_is_refused_at_the_start(tmp_path, monkeypatch, capsys):
             told = refused(capsys, verb, "synthetic", folder, "never")
             assert told == "SNM_CACHE: found an address, expected a folder of this machine"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["gs://bucket/cache", "file:///tmp/cache"])
+def test_a_path_that_was_an_address_is_refused(tmp_path, monkeypatch, address):
+    """`Path` turns two slashes into one."""
+    monkeypatch.chdir(tmp_path)
+    for place in (address, Path(address)):
+        with pytest.raises(InputError, match="cache: found an address, expected a folder of this"):
+            cache_folder(place)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_a_colon_is_no_address(tmp_path):
+    assert cache_folder(tmp_path / "a:" / "b") == tmp_path / "a:" / "b"
