@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.memory.choose import ModelAnswers, SettingsGain, Voters, _Merged, choose
-from snm.memory.gain import margin_of
 from snm.memory.memory import NUM_FOUND, Memory
 from snm.memory.neighbors import nearest, unit_rows
 
@@ -100,17 +99,6 @@ def test_few_answers_are_the_first_of_many() -> None:
 def test_does_not_pay_where_neighbours_know_nothing() -> None:
     for seed in range(5):
         assert Problem(knows=3.0, copies=0.0, seed=seed).tried().sure_gain <= 0
-
-
-def test_few_points_choose_by_one_standard_error() -> None:
-    assert [margin_of(points) for points in (50, 99, 100, 2000)] == [1, 1, 2, 2]
-    many = Problem(knows=1.5, copies=0.8)
-    few = Problem(knows=1.5, copies=0.8)
-    for name in ("features", "truth", "scores"):
-        setattr(few, name, getattr(few, name)[:99])
-    for made, margin in ((many, 2), (few, 1)):
-        tried = made.tried()
-        assert tried.sure_gain == pytest.approx(tried.gain - margin * tried.error)
 
 
 @pytest.mark.parametrize("value", [0.5, 1.0, 3.0])

@@ -39,7 +39,7 @@ def test_off_where_there_are_no_neighbours(tmp_path):
     assert not (tmp_path / "run" / "memory.npz").exists()
     assert load(tmp_path / "run").memory is None
     (told,) = (note for note in notes(events) if "memory of neighbours: " in note)
-    why = "as the gain on held-out points is not above one standard error"
+    why = "as the gain on held-out points is not above two standard errors"
     assert told.startswith(
         f"memory of neighbours: not used, {why}; at best, P@1/3/5 on 60 held-out"
     )
