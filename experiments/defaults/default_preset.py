@@ -182,7 +182,9 @@ def markdown(cells: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _with_difference(runs: list[dict[str, Any]], start: list[dict[str, Any]], key: str) -> str:
-    """The mean, and the mean of the differences to `start` with the same seed."""
+    """The mean, and the mean of the differences to `start` with the same seed; or empty."""
+    if any(key not in run["metrics"] for run in runs):  # as P@5 of 4 labels
+        return ""
     mean = np.mean([run["metrics"][key] for run in runs])
     differences = _differences(runs, start, key)
     return f"{mean:.2f} ({np.mean(differences):+.2f})" if differences else f"{mean:.2f}"

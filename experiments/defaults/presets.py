@@ -54,9 +54,10 @@ def main(
                     continue
                 with tempfile.TemporaryDirectory() as place:
                     found = run(folder, seed, Path(place), name)
-                found["metrics"] = {key: found["metrics"][key] for key in KEYS}
+                # Of fewer than 5 labels there is no P@5.
+                found["metrics"] = {k: v for k, v in found["metrics"].items() if k in KEYS}
                 kept.add(data=folder.name, seed=seed, name=name, **found)
-                shown = " / ".join(f"{found['metrics'][key]:.2f}" for key in KEYS)
+                shown = " / ".join(f"{value:.2f}" for value in found["metrics"].values())
                 print(f"{folder.name:<18} {name:<11} seed {seed}  {shown}  "
                       f"{found['seconds']:.1f} s", flush=True)  # fmt: skip
     show(kept.rows)

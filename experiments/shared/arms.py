@@ -58,14 +58,15 @@ def train_and_score(
     """Trains in a temporary folder, and scores the model on the test points.
 
     Returns:
-      `metrics` on `dataset.test`; `seconds` of the training steps, with compilation;
-      `whole_seconds` of the whole call, with initialization, checkpoints, prediction and scoring.
+      `metrics` on `dataset.test`, without those at more answers than there are labels; `seconds`
+      of the training steps, with compilation; `whole_seconds` of the whole call, with
+      initialization, checkpoints, prediction and scoring.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         result = snm.train(dataset, config, f"{folder}/run")
     return {
-        "metrics": {k: result["metrics"][k] for k in keys},
+        "metrics": {k: result["metrics"][k] for k in keys if k in result["metrics"]},
         "seconds": result["seconds"],
         "whole_seconds": time.perf_counter() - started,
     }

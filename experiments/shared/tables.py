@@ -62,5 +62,6 @@ def averaged(
 
 def _value(run: Any, keys: Sequence[str]) -> Any:
     for key in keys:
-        run = run[key]
+        if run is not None:
+            run = run.get(key)
     return run

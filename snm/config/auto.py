@@ -61,7 +61,7 @@ _DENSE = 0.3  # share of nonzero values from which features count as dense
 _MIXED = 0.1  # the same, if one feature has far larger values than the others
 _EPOCHS_WITHOUT_DROPOUT = 3
 _EVIDENCE_LOST = (0.05, 0.08)  # full dropout below, none above
-_NEIGHBORS_LOST = (0.15, 0.25)  # full dropout below, none above
+_NEIGHBORS_LOST = (0.15, 0.2)  # full dropout below, none above
 
 
 def auto_feature_init(features: float) -> float:
@@ -109,7 +109,7 @@ def auto_input_dropout(
     that. A label with hundreds of points does not: 0.3. If one of few features decides, such as a
     word that names the label, a visit without it has no evidence to learn from. So the share falls
     linearly, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08. If only many features
-    together decide, it falls from 0.5 where neighbours lose 0.15 of their precision to 0 at 0.25.
+    together decide, it falls from 0.5 where neighbours lose 0.15 of their precision to 0 at 0.2.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
@@ -121,8 +121,8 @@ def auto_input_dropout(
       [0.5, 0.5, 0.3]
       >>> [round(auto_input_dropout(14.0, lost, 0.07), 2) for lost in (0.05, 0.07, 0.17)]
       [0.5, 0.17, 0.0]
-      >>> [round(auto_input_dropout(14.0, 0.03, lost), 2) for lost in (0.15, 0.2, 0.39)]
-      [0.5, 0.25, 0.0]
+      >>> [round(auto_input_dropout(14.0, 0.03, lost), 2) for lost in (0.15, 0.18, 0.39)]
+      [0.5, 0.2, 0.0]
     """
     pairs = ((evidence_lost, _EVIDENCE_LOST), (neighbors_lost, _NEIGHBORS_LOST))
     left = min((high - lost) / (high - low) for lost, (low, high) in pairs)

@@ -188,10 +188,10 @@ class AnswerSettings:
     memory: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START] = "auto"
     """Add to a point's scores the votes of its neighbours, the nearest training points, which are
     stored. on: always tried; used only where it raises precision on held-out points, by more than
-    two standard errors (one below 100 such points). auto: the same, but tried only with several
-    models, in few epochs or with many points. off: never tried, and no probabilities are fitted.
-    Held-out points are a tenth of the training points, at least 50 and at most 2000, on which the
-    first of the models is not trained; or those of --validation-fraction."""
+    two standard errors. auto: the same, but tried only with several models, in few epochs or with
+    many points. off: never tried, and no probabilities are fitted. Held-out points are a tenth of
+    the training points, at least 50 and at most 2000, on which the first of the models is not
+    trained; or those of --validation-fraction."""
 
     logit_adjustment: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that raises precision

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.data.csr import are_entries, rows_of_entries
 from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, label_shifts
-from snm.memory.gain import Gain, margin_of, measure_gain
+from snm.memory.gain import Gain, measure_gain
 from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_top_k import top_k_of_rows
@@ -72,7 +72,7 @@ class Voters(NamedTuple):
         return votes(similar, self.labels, settings.neighbors, settings.power, self.weights)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class SettingsGain(Gain):
     """The gain of a memory with some settings on held-out points.
 
@@ -131,12 +131,12 @@ def choose(
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
     true = are_entries(labels, truth)
     alone = _Merged.of(answered, true, csr_matrix(truth.shape))
-    base, margin = alone.hits(0.0, max(ks)), margin_of(len(labels))
+    base = alone.hits(0.0, max(ks))
 
     def best_weight(settings: MemorySettings) -> SettingsGain:
         merged, gains = _Merged.of(answered, true, voters.votes(settings)), []
         for weight in (span * part for part in _WEIGHTS):
-            gain = measure_gain(base, merged.hits(weight, max(ks)), ks, margin)
+            gain = measure_gain(base, merged.hits(weight, max(ks)), ks)
             weighted = dataclasses.replace(settings, weight=weight)
             gains.append(SettingsGain(**vars(gain), settings=weighted))
         return max(gains, key=lambda gain: gain.sure_gain)

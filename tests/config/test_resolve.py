@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 import snm
 from snm.config import auto as rules
@@ -92,6 +92,45 @@ def test_tfidf_of_negative_values_is_refused_before_training(which, name):
     with pytest.raises(InputError, match=found):
         resolve(dataclasses.replace(preset("default"), weighting="tfidf"), data)
     assert resolve(preset("default"), data).weighting == "l2"
+
+
+def with_prices(data, largest):
+    """The points of a data set, with one more feature that all of them have."""
+    prices = csr_matrix(np.linspace(1, largest, data.train.num_points, dtype=np.float32)[:, None])
+    features = hstack([data.train.features, prices], format="csr")
+    return dataclasses.replace(
+        data, train=dataclasses.replace(data.train, features=features), test=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("features", "largest", "expected"),
+    [
+        (30, 1000, "standard"),  # a fifth of the values, and a price
+        (30, 1, "tfidf"),
+        (8, 1, "standard"),  # half of the values
+        (90, 1000, "tfidf"),  # a fifteenth: standardized points would be far longer
+    ],
+)
+def test_features_with_a_number_in_another_unit_are_standardized(features, largest, expected):
+    data = snm.generate(points=200, test_points=0, features=features, labels=9, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    found = resolve(preset("default"), with_prices(data, largest))
+    assert found.weighting == expected
+    assert expected != "standard" or found.input_dropout == 0
+
+
+def test_a_price_changes_little_where_features_are_standardized(tmp_path):
+    data = snm.generate(points=600, test_points=0, features=30, labels=9, seed=0,
+                        labels_per_point=1, nonzeros_per_point=5)  # fmt: skip
+    settings = dataclasses.replace(preset("fast"), members=1, dim=16, epochs=8, memory="off")
+    found = {}
+    for weighting in ("auto", "tfidf"):
+        config = dataclasses.replace(settings, weighting=weighting)
+        parts = with_prices(data, 1e6).split(0.3, seed=0)
+        found[weighting] = snm.train(parts, config, tmp_path / weighting)["metrics"]["P@1"]
+    plain = snm.train(data.split(0.3, seed=0), settings, tmp_path / "plain")["metrics"]["P@1"]
+    assert found["tfidf"] < plain - 10 < found["auto"]
 
 
 @pytest.mark.parametrize("loss", [name for name in LOSSES if LOSSES[name].listwise])

@@ -8,7 +8,6 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
-from snm.memory.gain import margin_of
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
@@ -42,8 +41,7 @@ def _format_memory(record: MemoryRecord) -> str:
     points = counted(record.held_out, "held-out point")
     precision = f"P@1/3/5 on {points} {without} without, {with_votes} with"
     if not record.used:
-        errors = "one standard error" if margin_of(record.held_out) == 1 else "two standard errors"
-        why = f"the gain on held-out points is not above {errors}"
+        why = "the gain on held-out points is not above two standard errors"
         return f"memory of neighbours: not used, as {why}; at best, {precision}"
     return f"memory of neighbours: used, {nearest}; {precision}; {cost}"
 
