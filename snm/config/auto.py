@@ -57,7 +57,7 @@ _MAX_PAIR_RATIO = 0.05  # of found to expected pairs, up to which the difference
 _MAX_REPEATED_LABELS = 0.01  # share of the labels that dropping seen labels may make unpredictable
 _ONE_LABEL = 1.1  # labels per point up to which points count as having one label
 _FREQUENT_SINGLE = 20  # training points of a frequent label, where points have one label
-_DENSE = 0.3  # share of nonzero values from which features count as dense
+_DENSE = 0.2  # share of nonzero values from which features count as dense
 _MIXED = 0.1  # the same, if one feature has far larger values than the others
 _EPOCHS_WITHOUT_DROPOUT = 3
 _EVIDENCE_LOST = (0.05, 0.08)  # full dropout below, none above
@@ -367,7 +367,7 @@ def auto_weighting(
     length, embeddings are nearly equal, and the model learns only the frequencies of the labels. So
     does a number in another unit, such as a price among features of 0 and 1. `standard` subtracts
     the means and divides by the deviations. Sparse features have small means, and subtracting them
-    would make the points dense: at most three times as long here, or ten times with such a number.
+    would make the points dense: at most five times as long here, or ten times with such a number.
 
     Args:
       features: CSR [n, d], of the training points.

@@ -43,7 +43,7 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
       preset: `default`, `fast` or `paper`.
       weighting: of the features: `l2` divides rows by their length, which leaves the output of a
         TfidfVectorizer as it is; `standard` subtracts the means first; `tfidf` is for counts;
-        `none`; `auto` is `standard` where more than 30% of the values are not 0, or 10% with a
+        `none`; `auto` is `standard` where more than 20% of the values are not 0, or 10% with a
         feature of far larger values, and `l2` otherwise and where a first `partial_fit` has fewer
         than 30 points.
       input_dropout: share of the features left out at each visit, in [0, 1), or `auto`.

@@ -106,8 +106,8 @@ def with_prices(data, largest):
 @pytest.mark.parametrize(
     ("features", "largest", "expected"),
     [
-        (30, 1000, "standard"),  # a fifth of the values, and a price
-        (30, 1, "tfidf"),
+        (35, 1000, "standard"),  # a sixth of the values, and a price
+        (35, 1, "tfidf"),
         (8, 1, "standard"),  # half of the values
         (90, 1000, "tfidf"),  # a fifteenth: standardized points would be far longer
     ],
