@@ -1,4 +1,4 @@
-"""The rules behind `auto`: settings as functions of the size of the data.
+"""The rules behind `auto`: settings as functions of the data.
 
 No rule depends on the name of a data set. They were chosen on held-out parts of training sets; see
 `experiments/rules/`.
@@ -109,7 +109,7 @@ def auto_input_dropout(
     that. A label with hundreds of points does not: 0.3. If one of few features decides, such as a
     word that names the label, a visit without it has no evidence to learn from. So the share falls
     linearly, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08. If only many features
-    together decide, it falls from 0.5 where neighbours lose 0.15 of their precision to 0 at 0.2.
+    together decide, it falls from 0.5 where the P@1 of neighbours falls by 0.15 to 0 at 0.2.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
@@ -384,8 +384,7 @@ def auto_weighting(
       >>> auto_weighting(csr_matrix([[1, 2], [2, 1]]), negative=False)
       'standard'
     """
-    share = filled(features)
-    is_dense = share > _DENSE or (share > _MIXED and dominant_feature(features) is not None)
-    if may_center and is_dense:
+    share = filled(features) if may_center else 0.0
+    if share > _DENSE or (share > _MIXED and dominant_feature(features) is not None):
         return "standard"
     return "l2" if negative else "tfidf"

@@ -69,13 +69,14 @@ class InputSettings:
 
     weighting: Literal["auto", "tfidf", "l2", "standard", "none"] = "auto"
     """Feature weighting, fitted on train and kept with the model; auto is standard for dense
-    features, l2 where a value is negative, and tfidf otherwise."""
+    features or with a number in another unit, l2 where a value is negative, and tfidf otherwise."""
     input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999), Trait.FIXED_AT_START] = (
         "auto"
     )
     """Share of a point's features left out, others in each epoch, in [0, 1). auto depends on the
-    number of points per label, and on how much evidence half of the features loses. It is 0 for
-    dense features, and for up to 3 epochs (4 if points have many features)."""
+    number of points per label, and on how much half of the features loses of the evidence and of
+    the precision of nearest neighbours. It is 0 for dense features, and for up to 3 epochs (4 if
+    points have many features)."""
     label_text: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START, Trait.RUN_ONLY] = (
         "auto"
     )

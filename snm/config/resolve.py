@@ -138,9 +138,10 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return 0.0  # dense features cannot replace each other
     if not rules.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
-    train = dataset.train
-    lost = evidence_lost(train), neighbors_lost(train)
-    return rules.auto_input_dropout(train.points_per_label, *lost)
+    count, evidence = dataset.train.points_per_label, evidence_lost(dataset.train)
+    if rules.auto_input_dropout(count, evidence, 0.0) == 0:  # whatever neighbours lose
+        return 0.0
+    return rules.auto_input_dropout(count, evidence, neighbors_lost(dataset.train))
 
 
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:

@@ -18,7 +18,7 @@ from snm.data.formats.layouts import find_files
 from snm.data.formats.repository_text.errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.names import case_variants
-from snm.data.repository.registry import PROPENSITY, propensity_of
+from snm.data.repository.registry import PROPENSITY, bare_name, propensity_of
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.folder_advice import advice_on_files
@@ -213,7 +213,8 @@ def _check_features(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Fi
     if negative := int(np.count_nonzero(features.data < 0)):
         found = f"{counted(negative, 'value')} below 0, so that --weighting auto takes no TF-IDF"
         yield Finding("note", "features", found)
-        if (warning := dominant_feature(features)) is not None:
+        divided = auto_weighting(features, negative=True) == "l2"  # else the scale is no matter
+        if divided and (warning := dominant_feature(features)) is not None:
             found, _, advice = warning.partition(": ")
             yield Finding("warning", "features", found, advice)
 
@@ -294,7 +295,7 @@ def _check_propensities(dataset: Dataset) -> Iterator[Finding]:
             yield Finding("ok", "propensities", found)
         return
     for word, a, b in _PROPENSITIES:
-        if re.search(word, dataset.name.lower()):
+        if re.search(word, bare_name(dataset.name)):
             yield Finding(
                 "note",
                 "propensities",

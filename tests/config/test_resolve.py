@@ -13,6 +13,7 @@ from snm.config import auto_epochs
 from snm.config.evidence import evidence_lost, neighbors_lost
 from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
+from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, LossOptions, SampleSizes
 from snm.losses.sampled.ordered import Powl
@@ -83,6 +84,16 @@ def test_auto_becomes_what_the_rules_say():
     assert resolve(found, data) == found
 
 
+def test_no_dropout_where_only_many_features_together_decide():
+    digits = np.random.default_rng(0).integers(3, size=(3000, 6))
+    classes = digits[:, [0, 1, 4, 5]] @ [1, 3, 9, 27]
+    train = Points(np.eye(3)[digits].reshape(3000, 18), np.eye(81)[classes])
+    data = Dataset("digits", train, None, None, "")
+    config = dataclasses.replace(preset("default"), weighting="tfidf")
+    assert rules.auto_input_dropout(37, evidence_lost(train), 0.0) == 0.5
+    assert resolve(config, data).input_dropout == 0
+
+
 @pytest.mark.parametrize(("which", "name"), [("train", "training"), ("test", "test")])
 def test_tfidf_of_negative_values_is_refused_before_training(which, name):
     data = snm.generate(points=60, test_points=20, features=60, labels=9, seed=0,
@@ -108,7 +119,7 @@ def with_prices(data, largest):
     [
         (35, 1000, "standard"),  # a sixth of the values, and a price
         (35, 1, "tfidf"),
-        (8, 1, "standard"),  # half of the values
+        (20, 1, "standard"),  # a quarter of the values
         (90, 1000, "tfidf"),  # a fifteenth: standardized points would be far longer
     ],
 )

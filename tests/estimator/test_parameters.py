@@ -71,8 +71,9 @@ def test_a_wrong_parameter_of_predict_is_refused_before_the_fit(data, name, valu
 
 def test_a_feature_in_another_unit_is_warned_of(data, no_training):
     price = csr_matrix(np.full((data.train.num_points, 1), 300, np.float32))
-    mixed = hstack([data.train.features, price], format="csr")
-    said = r"feature 30 makes up .* of the squared length"
+    others = csr_matrix((data.train.num_points, 100))  # so sparse that it is not standardized
+    mixed = hstack([data.train.features, others, price], format="csr")
+    said = r"feature 130 makes up .* of the squared length"
     with pytest.raises(ZeroDivisionError), pytest.warns(UserWarning, match=said) as told:
         SNMClassifier(**SMALL, epochs=1).fit(mixed, data.train.labels)
     assert told[0].filename == __file__

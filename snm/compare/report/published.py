@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snm.data.repository.registry import entry_like
+from snm.data.repository.registry import bare_name, entry_like
 
 __all__ = ["FIGURES", "SOURCES", "published_for"]
 
@@ -141,7 +141,7 @@ def published_for(name: str) -> dict[str, Any] | None:
       >>> published_for("amazon-670k")["rows"][0]["metrics"]["P@1"]
       44.68
     """
-    entry = None if name.lower() in _AMBIGUOUS else entry_like(name)
+    entry = None if bare_name(name) in _AMBIGUOUS else entry_like(name)
     figures = FIGURES.get(entry.name) if entry is not None else None
     if figures is None:
         return None

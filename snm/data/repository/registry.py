@@ -15,6 +15,7 @@ __all__ = [
     "SIZES",
     "Entry",
     "Mirror",
+    "bare_name",
     "entry_like",
     "find",
     "propensity_of",
@@ -139,9 +140,9 @@ def entry_like(name: str) -> Entry | None:
       >>> [entry and entry.name for entry in map(entry_like, ("amazon_670k.bow", "mine"))]
       ['Amazon-670K', None]
     """
-    letters = _letters(name)
+    letters = bare_name(name)
     for entry in sorted(read_registry(), key=lambda entry: -len(entry.name)):
-        if letters.startswith(_letters(entry.name)) or letters in map(_letters, entry.aliases):
+        if letters.startswith(bare_name(entry.name)) or letters in map(bare_name, entry.aliases):
             return entry
     return None
 
@@ -157,6 +158,6 @@ def propensity_of(name: str) -> tuple[float, float] | None:
     return None if entry is None else entry.propensity
 
 
-def _letters(name: str) -> str:
+def bare_name(name: str) -> str:
     """A name without case and punctuation."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
