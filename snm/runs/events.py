@@ -52,7 +52,9 @@ class NonFiniteError(ArithmeticError):
     feature sums is not finite, class rows, biases and the score multiplier are updated already.
 
     Args:
-      step, found, points: see the attributes.
+      step: see the attributes.
+      found: see the attributes.
+      points: see the attributes.
       hint: the rest of the message; empty is that of a run.
 
     Attributes:
