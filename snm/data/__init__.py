@@ -8,6 +8,7 @@ Public names, by module:
 - `matrices`: `to_csr` and `check_finite`, for the matrices that a program passes.
 - `cache`: `read` and `write` parsed matrices as `.npy` files.
 - `weighting`: `Weighting`, the TF-IDF or L2 weights that a model applies to raw feature values.
+- `weights`: weights of points and labels, converted, checked and described.
 - `vectorizer`: `Vectorizer`, which turns texts into features.
 - `statistics`: `describe`, `duplicate_rows`, `duplicate_test_rows`.
 - `generated.synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.

@@ -18,20 +18,17 @@ from snm.data.csr import count_ids, csr_of_ones, with_ones
 from snm.data.mapped import select_rows
 from snm.data.matrices import to_csr
 from snm.data.vectorizer import Vectorizer
+from snm.data.weights import check_weights, to_array, weights_or_ones
 from snm.errors import InputError
 from snm.text import counted
 
 __all__ = [
     "Dataset",
     "Points",
-    "describe_weights",
     "hash_matrices",
     "name_to_text",
     "points_from_names",
-    "weights_or_ones",
 ]
-
-_HEAVY = 20  # a weight above this multiple of the mean is reported
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,9 +70,12 @@ class Points:
             raise InputError("points", found, "equal numbers of rows")
         if not self.labels.has_sorted_indices:  # for example the result of a matrix product
             object.__setattr__(self, "labels", self.labels.sorted_indices())
-        _convert(self, "filter", np.int64, "filter", "pairs of a row and a label, integers")
+        expected = "pairs of a row and a label, integers"
+        object.__setattr__(self, "filter", to_array(self.filter, np.int64, "filter", expected))
         for name, what in (("weights", "point"), ("label_weights", "label")):
-            _convert(self, name, np.float32, f"weights of {what}s", f"one weight a {what}")
+            where, expected = f"weights of {what}s", f"one weight a {what}"
+            weights = to_array(getattr(self, name), np.float32, where, expected)
+            object.__setattr__(self, name, weights)
         if self.filter is not None and self.filter.shape[1:] != (2,):
             found = f"shape {self.filter.shape}"
             raise InputError("filter", found, "pairs of a row and a label, [pairs, 2]")
@@ -85,8 +85,8 @@ class Points:
                 found = f"rows {low[0]} to {high[0]}, labels {low[1]} to {high[1]}"
                 expected = f"below {self.num_points} and {self.num_labels}"
                 raise InputError("filter", found, expected)
-        _check(self.weights, "point", self.num_points)
-        _check(self.label_weights, "label", self.num_labels)
+        check_weights(self.weights, "point", self.num_points)
+        check_weights(self.label_weights, "label", self.num_labels)
 
     def __repr__(self) -> str:
         """The sizes, in one line: `Points(24,000 points, 40,981 features, 40,981 labels)`."""
@@ -220,68 +220,6 @@ def name_to_text(name: str) -> str:
       'deep learning'
     """
     return name.replace("_", " ")
-
-
-def weights_or_ones(weights: NDArray[np.float32] | None, count: int) -> NDArray[np.float32]:
-    """The weights (float32 [count]) of points, where None stands for 1 each."""
-    return np.ones(count, np.float32) if weights is None else weights
-
-
-def _convert(points: Points, name: str, dtype: type[np.number], where: str, expected: str) -> None:
-    """Makes an attribute an array of a dtype, as lists and other arrays have the same values.
-
-    Raises:
-      InputError: it is no array of integers or, for floats, of real numbers, or float32 would make
-        0 of a number.
-    """
-    value = getattr(points, name)
-    if value is None or (isinstance(value, np.ndarray) and value.dtype == dtype and value.size):
-        return
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # lists of different lengths
-        raise InputError(where, "lists of different lengths", expected) from error
-    if not array.size:
-        array = np.empty((0, 2) if name == "filter" else 0)
-    elif array.dtype.kind not in ("iu" if dtype is np.int64 else "biuf"):
-        found = f"an array of {array.dtype}" if array.ndim else f"a {type(value).__name__}"
-        raise InputError(where, found, expected)
-    with np.errstate(over="ignore"):  # `_check` refuses infinite weights
-        converted = array.astype(dtype)
-    if (lost := np.flatnonzero((converted == 0) & (array != 0))).size:
-        raise InputError(where, f"{array.flat[lost[0]]}, which float32 cannot hold", expected)
-    object.__setattr__(points, name, converted)
-
-
-def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
-    """Raises `InputError` if weights of points or labels are not valid."""
-    if weights is None:
-        return
-    if weights.shape != (count,):
-        found = f"shape {weights.shape} for {count} {what}s"
-        raise InputError(f"weights of {what}s", found, f"one weight a {what}")
-    # A label of weight 0 would count as absent, and become a negative of its point.
-    wrong = ~(np.isfinite(weights) & (weights > 0 if what == "label" else weights >= 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        expected = f"a finite number {'above' if what == 'label' else 'of at least'} 0"
-        raise InputError(f"weights of {what}s", f"{weights[row]} of {what} {row}", expected)
-
-
-def describe_weights(weights: NDArray[np.float32]) -> str:
-    """A one-line summary of the weights of points.
-
-    Example:
-      >>> describe_weights(np.array([0, 1, 2.5], np.float32))
-      '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
-    """
-    mean = float(np.mean(weights, dtype=np.float64))
-    text = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
-    if zeros := int(np.count_nonzero(weights == 0)):
-        text += f"; {counted(zeros, 'point')} of weight 0 {'is' if zeros == 1 else 'are'} left out"
-    if (largest := float(weights.max()) / mean) > _HEAVY:
-        text += f"; one weighs {largest:.0f} times the mean: of counts, log(1 + count) varies less"
-    return text
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -220,7 +220,8 @@ def _find_data_files(source: str | Path) -> DataFiles:
 
 def _may_be_log(file: Path) -> bool:
     """Whether a file has columns or fields, but none with the name `text`."""
-    from snm.data.formats.foreign import READERS, detect
+    from snm.data.formats.detection import detect
+    from snm.data.formats.foreign import READERS
     from snm.data.formats.records import csv_rows, numbered_lines
 
     with contextlib.suppress(InputError):

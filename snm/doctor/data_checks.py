@@ -13,7 +13,8 @@ import numpy as np
 from snm.config.auto import auto_weighting
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.data.formats.foreign import READERS, recognize
+from snm.data.formats.detection import recognize
+from snm.data.formats.foreign import READERS
 from snm.data.formats.layouts import find_files
 from snm.data.formats.repository_text.errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load

@@ -6,7 +6,8 @@ import itertools
 import shlex
 from pathlib import Path
 
-from snm.data.formats.foreign import READERS, recognize
+from snm.data.formats.detection import recognize
+from snm.data.formats.foreign import READERS
 from snm.data.formats.records import json_objects, numbered_lines
 from snm.data.formats.split_files import HEADER, SplitFiles, is_split
 from snm.doctor.text_scan import first_line

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.foreign import READERS, Row, detect
+from snm.data.formats.detection import detect
+from snm.data.formats.foreign import READERS, Row
 from snm.data.formats.records import column_index, csv_rows, get_field, numbered_lines
 from snm.data.names import normalize_name
 from snm.errors import InputError

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect_all, read_files
+from snm.data.formats.detection import detect_all
+from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, read_files
 from snm.data.formats.label_lists import first_label_lists
 from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from snm.config.auto import auto_drops_seen
-from snm.data.dataset import describe_weights
+from snm.data.weights import describe_weights
 from snm.importing.build import Imported
 from snm.importing.items import Overlap
 from snm.importing.next_steps import is_run, next_in_known_ids

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from snm.data.dataset import weights_or_ones
+from snm.data.weights import weights_or_ones
 from snm.memory.memory import Memory
 
 __all__ = ["merge_memories"]

@@ -9,7 +9,8 @@ Formats that training reads:
 - `records`, `parquet`: lines, rows of CSV, and records of JSON lines and Parquet.
 - `gzipped`: opens plain and gzipped files.
 
-Formats that `snm data import` converts (`foreign`): `READERS` is the table, name -> `Reader`.
+Formats that `snm data import` converts (`foreign`): `READERS` is the table, name -> `Reader`;
+`detection` finds the format of a file by it.
 
 To add an import format, edit `foreign.py` alone, or a new module and `foreign.py`:
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from snm.data.formats.foreign import recognize, recognize_file
+from snm.data.formats.detection import recognize, recognize_file
 from snm.data.formats.parquet import read_parquet
 from snm.data.formats.records import (
     STDIN,

@@ -20,7 +20,7 @@ from snm.data.formats.records import numbered_lines
 from snm.errors import InputError
 from snm.text import counted
 
-__all__ = ["HEADER", "SplitFiles", "find_rows", "is_split", "read_rows_of_part"]
+__all__ = ["HEADER", "SplitFiles", "find_rows", "header_error", "is_split", "read_rows_of_part"]
 
 HEADER = re.compile(r"\s*\d+\s+\d+\s+\d+\s*")
 """The first line of a file of points, `points features labels`."""
@@ -132,3 +132,11 @@ def read_rows_of_part(path: Path, num_rows: int, column: int) -> list[int]:
     if not rows:
         raise InputError(str(path), "no row", "the rows of a part, one a line")
     return rows
+
+
+def header_error(path: Path, line: str, otherwise: str = "") -> InputError:
+    """The error of a file whose first line is a header of features: it is no import file."""
+    expected = f"a folder with it as train.txt, which needs no import{otherwise}"
+    if (split := SplitFiles.beside(path)) is not None:
+        expected = f"`{split.command}`, as {split.train.name} has the training points"
+    return InputError(str(path), f"a first line {line[:40]!a}, a header of features", expected)

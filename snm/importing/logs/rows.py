@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from snm.data.formats.foreign import READERS, Records, detect_all
+from snm.data.formats.detection import detect_all
+from snm.data.formats.foreign import READERS, Records
 from snm.data.formats.records import column_index, csv_rows, json_name, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError

@@ -9,9 +9,10 @@ from snm.batches.sources.source import Source
 from snm.config.resolve import label_names_obstacle
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
-from snm.data.dataset import Dataset, describe_weights
+from snm.data.dataset import Dataset
 from snm.data.id_space import features_are_labels
 from snm.data.statistics import dominant_feature
+from snm.data.weights import describe_weights
 from snm.losses.sampled import LOSSES, HeadLoss
 from snm.text import counted
 from snm.trainer.memory.notes import why_no_memory

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from snm.data.formats.foreign import READERS, Reader, Row, detect, read_rows
+from snm.data.formats.detection import detect
+from snm.data.formats.foreign import READERS, Reader, Row, read_rows
 from snm.data.formats.records import numbered_lines
 from snm.errors import InputError
 

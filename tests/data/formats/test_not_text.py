@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from snm.data.formats.foreign import ReadOptions, detect, read_rows
+from snm.data.formats.detection import detect
+from snm.data.formats.foreign import ReadOptions, read_rows
 from snm.data.formats.questions import read_questions
 from snm.errors import InputError
 

@@ -18,7 +18,8 @@ from data.documents import LABELS, TEXTS, data_set, write_jsonl
 from data.logs import log, write_csv
 from pyarrow.parquet import encryption
 
-from snm.data.formats.foreign import detect, read_rows
+from snm.data.formats.detection import detect
+from snm.data.formats.foreign import read_rows
 from snm.data.formats.parquet import read_parquet
 from snm.errors import InputError
 
